@@ -1,6 +1,9 @@
-"""Anchor words and the algorithms on them: LAW against AW and the oracle, invariances, guards, and odd rows."""
+"""Anchors: greedy, given, of soft cliques, and those of planted topics."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,17 +13,35 @@ from numpy.typing import NDArray
 from scipy.linalg import qr
 from scipy.stats import ortho_group
 
+from streaming_jsmf import InferSettings, ScanSettings, fit, infer, open_model, scan
+from streaming_jsmf.cli.main import run
+from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.anchors import (
+    Clique,
     DegenerateAnchorsError,
+    RejectedAnchorError,
     anchor_candidates,
+    dense_similarity,
+    low_rank_similarity,
     pivoted_anchors,
     shrunken_rows,
+    soft_cliques,
 )
 from streaming_jsmf.inference.law import AnchorRules, anchor_words, low_rank_anchor_words
 from streaming_jsmf.inference.words import characteristic_words, prominent_words
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.moments.store import Moments
+from streaming_jsmf.simulation import simulate_lda
+from streaming_jsmf.simulation.truth import read_truth
+from streaming_jsmf.topics.infer import fit_moments
+from streaming_jsmf.topics.store import Model, read_model
 from tests import reference
 from tests import reference_anchors as oracle
+from tests.corpora import planted, write_corpus
+from tests.outcomes import Command, refused
+from tests.reference import row_normalized
+from tests.stores import scanned
 
 Floats = NDArray[np.float64]
 N, K = 70, 4
@@ -244,3 +265,399 @@ def test_word_lists_fall_and_break_ties_by_id() -> None:
     b = np.array([[0.1, 0.5], [0.4, 0.25], [0.4, 0.25], [0.1, 0.0]])
     np.testing.assert_array_equal(prominent_words(b, 3), [[1, 2, 0], [0, 1, 2]])
     np.testing.assert_array_equal(characteristic_words(b.T, 2), [[1, 2], [0, 1]])
+
+
+# -- Anchors that the user gives: alone, with others found beside them, and several words as one --
+
+
+@pytest.fixture(scope="module")
+def moments(corpus_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Moments:
+    path = tmp_path_factory.mktemp("moments") / "m"
+    return scan(corpus_path, path, ScanSettings(max_topics=5), Execution("synchronous"))
+
+
+def test_all_anchors_given_are_the_anchors_in_their_order() -> None:
+    y = factor(0, np.ones(4))
+    c = y @ y.T
+    d = c.sum(axis=1)
+    given = [40, 3, 22, 9]
+    found = low_rank_anchor_words(y, d, EVERYWHERE, AnchorRules(given=[[word] for word in given]))
+    np.testing.assert_array_equal(found.anchors.words, given)
+    slow = oracle.topics_of_anchors(row_normalized(c, d), d, c, given)
+    np.testing.assert_allclose(found.word_topic, slow.word_topic, atol=1e-8)
+    np.testing.assert_allclose(found.topic_topic, slow.topic_topic, rtol=1e-6)
+
+
+def test_the_others_are_farthest_from_the_span_of_those_given() -> None:
+    y = factor(1, np.ones(5))
+    c = y @ y.T
+    rows = row_normalized(c, c.sum(axis=1))
+    found = low_rank_anchor_words(y, c.sum(axis=1), EVERYWHERE, AnchorRules(given=[[12], [50]])).anchors.words
+    np.testing.assert_array_equal(found[:2], [12, 50])
+    for count in range(2, 5):
+        span, _ = np.linalg.qr(rows[found[:count]].T)
+        distance = np.linalg.norm(rows - rows @ span @ span.T, axis=1)
+        assert distance.argmax() == found[count]
+
+
+def test_a_tandem_anchor_is_its_words_counted_as_one() -> None:
+    y = factor(2, np.ones(4))
+    c = y @ y.T
+    groups = [[5, 8, 31], [0], [17, 60], [44]]
+    rules = AnchorRules(given=groups)
+    full = anchor_words(c, c.sum(axis=1), EVERYWHERE, 4, rules)
+    low = low_rank_anchor_words(y, c.sum(axis=1), EVERYWHERE, rules)
+    assert full.anchors.groups == low.anchors.groups == ((5, 8, 31), (0,), (17, 60), (44,))
+    np.testing.assert_array_equal(low.anchors.words, [5, 0, 17, 44])
+    slow = oracle.tandem_topics(c, groups)
+    for found in (full, low):
+        np.testing.assert_allclose(found.word_topic, slow.word_topic, atol=1e-8)
+        np.testing.assert_allclose(found.topic_topic, slow.topic_topic, rtol=1e-6)
+
+
+def test_words_of_one_topic_as_a_tandem_anchor_recover_exact_topics() -> None:
+    # Topics of disjoint words: every word is an anchor, and any mean of the words of a topic is its vertex.
+    b = np.kron(np.eye(4), np.ones((5, 1)) / 5)
+    a = np.full((4, 4), 0.02) + np.diag([0.1, 0.2, 0.16, 0.22])
+    y = b @ np.linalg.cholesky(a)
+    rules = AnchorRules(given=[[0, 1, 4], [5, 9], [12], [15, 16, 17, 18, 19]])
+    found = low_rank_anchor_words(y, y @ y.sum(axis=0), np.full(20, 50), rules)
+    np.testing.assert_allclose(found.word_topic, b, atol=1e-10)
+    np.testing.assert_allclose(found.topic_topic, a, atol=1e-10)
+
+
+def test_given_words_may_be_rare_and_those_without_mass_are_left_out() -> None:
+    y = factor(3, np.ones(4))
+    u, frequency = y @ y.sum(axis=0), EVERYWHERE.copy()
+    frequency[7] = 12
+    rules = AnchorRules(min_document_frequency=30, given=[[2], [4, 7]])
+    assert low_rank_anchor_words(y, u, frequency, rules).anchors.groups[:2] == ((2,), (4, 7))
+    u[4] *= 11
+    assert low_rank_anchor_words(y, u, frequency, rules).anchors.groups[:2] == ((2,), (7,))
+    free = AnchorRules(given=[[2], [4]], min_row_sum=0.0)
+    assert 4 in low_rank_anchor_words(y, u, EVERYWHERE, free).anchors.words
+    with pytest.raises(RejectedAnchorError, match=r"word 4 keeps less than 0.1 of .* lower anchor_row_sum"):
+        low_rank_anchor_words(y, u, EVERYWHERE, AnchorRules(given=[[2], [4]]))
+    y = y.copy()
+    y[4] = 0
+    with pytest.raises(RejectedAnchorError, match="word 4 keeps none of its co-occurrences"):
+        low_rank_anchor_words(y, u, EVERYWHERE, free)
+
+
+def test_given_anchors_that_say_the_same_are_refused() -> None:
+    y = factor(4, np.ones(4))
+    y[1] = 2 * y[0]
+    with pytest.raises(
+        DegenerateAnchorsError, match=r"only 1 words are far enough apart.*other anchor words"
+    ):
+        low_rank_anchor_words(y, y @ y.sum(axis=0), EVERYWHERE, AnchorRules(given=[[0], [1]]))
+
+
+def test_a_string_is_a_word_and_not_its_letters() -> None:
+    assert InferSettings(3, anchor_words=["god", ("car", "engine")]).anchor_words == (
+        ("god",),
+        ("car", "engine"),
+    )
+    with pytest.raises(InputError, match=r"anchor_words is 'god'; give a list of words, such as \['god'\]"):
+        InferSettings(3, anchor_words="god")
+
+
+def test_guided_topics_leave_out_words_that_cannot_serve(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = ["the room was clean and the staff friendly", "a refund of my money please", "wifi slow all day"]
+    texts = [f"{text} {number % 7} x{number}" for number in range(400) for text in table]
+    texts += ["rare word", "rare internet wifi"]
+    model = fit(
+        texts,
+        tmp_path / "m",
+        3,
+        anchor_words=[["refund", "money"], ["wifi", "internet"]],
+        min_df=1,
+        max_df=1.0,
+    )
+    assert model.metrics["given_anchors"] == [["refund", "money"], ["wifi"]]
+    line = "the anchor word 'internet' is left out; it occurs in 1 documents; a given anchor needs 5"
+    assert line in caplog.text
+    lists = [{word for word, _ in pairs} for pairs in model.topics(4)["words"]]
+    assert any({"refund", "money"} <= words for words in lists)
+
+
+KEPT: dict[str, Any] = {"min_df": 1, "max_df": 1.0, "duplicates": "keep"}
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_fit_finds_a_wrong_word_before_the_scan(known: bool, tmp_path: Path) -> None:
+    texts = [f"apple pear plum {'fig' * (number < 2)}" for number in range(400)]
+    word, line = ("fig", "'fig' occurs in 2 documents") if known else ("nothing", "'nothing' is not in the")
+    with pytest.raises(InputError, match=line) as error:
+        fit(texts, tmp_path / "model", 2, anchor_words=[[word], "pear"], **KEPT)
+    assert error.value.__cause__ is None
+    assert not (tmp_path / "model").exists()
+
+
+def test_the_command_line_takes_a_list_and_a_file(moments: Moments, tmp_path: Path, invoke: Command) -> None:
+    def inferred(name: str, *options: object) -> Model:
+        assert invoke("infer", moments.path, tmp_path / name, "--topics", 5, *options).code == 0
+        return read_model(tmp_path / name)
+
+    found = inferred("a", "--anchor-words", "word0003,word0000")
+    np.testing.assert_array_equal(found.arrays["anchors"][:2], [3, 0])
+    assert found.settings["anchor_words"] == [["word0003"], ["word0000"]]
+    assert "anchor_row_sum" not in found.settings
+    assert inferred("papers", "--anchor-row-sum", 0).settings["anchor_row_sum"] == 0
+    seeds = tmp_path / "seeds.txt"
+    seeds.write_text("# one topic a line\n\nword0003, word0000\nword0001\n", encoding="utf-8")
+    tandem = inferred("b", "--anchor-words", seeds)
+    assert tandem.settings["anchor_words"] == [["word0003", "word0000"], ["word0001"]]
+    assert tandem.provenance["fingerprint"] != found.provenance["fingerprint"]
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("--anchor-words", "word0003,nothing"), "'nothing' is not in the vocabulary"),
+        (("--anchor-words", "word0003,,word0001"), "'word0003,,word0001'"),
+        (("--anchor-words", "word0003,word0003"), "'word0003' twice"),
+        (("--anchor-words", ",".join(["word0003"] * 50)), "--anchor-words has 50 entries"),
+    ],
+)
+def test_wrong_options_end_in_one_line(
+    moments: Moments, tmp_path: Path, invoke: Command, options: tuple[str, ...], line: str
+) -> None:
+    refused(invoke("infer", moments.path, tmp_path / "m", "--topics", 5, *options), 2, line)
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "line"), [(b"# nothing\n", "the file has no words"), (b"\xff\xfe", "cannot be read as UTF-8")]
+)
+def test_a_bad_file_of_words_is_refused(content: bytes, line: str, tmp_path: Path, invoke: Command) -> None:
+    (tmp_path / "seeds").write_bytes(content)
+    refused(invoke("infer", "m", "n", "--topics", 5, "--anchor-words", tmp_path / "seeds"), 2, line)
+
+
+@pytest.mark.parametrize("options", [{"anchors": "soft-clique"}, {"correlations": "refined"}])
+def test_every_method_makes_a_model_and_records_itself(
+    moments: Moments, tmp_path: Path, options: dict[str, str]
+) -> None:
+    settings = InferSettings(5, **options)
+    model = infer(moments, tmp_path / "m", settings)
+    assert {key: model.settings[key] for key in options} == options
+    np.testing.assert_allclose(model.arrays["word_topic"].sum(axis=0), 1.0, atol=1e-10)
+    if "correlations" in options:
+        assert model.arrays["topic_topic"].sum() == pytest.approx(1.0, abs=1e-12)
+        plain = infer(moments, tmp_path / "plain", InferSettings(5))
+        assert model.metrics["reconstruction_error"] <= plain.metrics["reconstruction_error"] + 1e-9
+    with pytest.raises(InputError, match="one of"):
+        InferSettings(5, **dict.fromkeys(options, "else"))
+
+
+def test_a_whole_number_is_the_same_setting_as_an_integer(
+    moments: Moments, tmp_path: Path, invoke: Command
+) -> None:
+    first = infer(moments, tmp_path / "m", 5, anchor_min_df=2)
+    assert invoke("infer", moments.path, tmp_path / "m", "--topics", 5, "--anchor-min-df", 2).code == 0
+    assert read_model(tmp_path / "m").provenance["fingerprint"] == first.provenance["fingerprint"]
+
+
+# -- Anchors of drawn documents: the default finds topics about as well as the planted anchors do --
+
+
+WORDS, TOPICS = 300, 6
+
+
+def errors(folder: Path, n_documents: int, seed: int) -> dict[str, float]:
+    """Errors of topics with anchors of three kinds; narrow topics have few words each, many nearly anchors."""
+    options = {"beta": 0.03, "mean_length": 60, "separable": True}
+    corpus = simulate_lda(
+        folder / f"{n_documents}-{seed}",
+        n_documents=n_documents,
+        n_words=WORDS,
+        n_topics=TOPICS,
+        seed=seed,
+        **options,
+    )
+    truth = read_truth(corpus.root)
+    assert truth.anchors is not None
+    words = corpus.vocabulary().words
+    moments = scanned(Path(corpus.root), folder / f"m-{n_documents}-{seed}", ScanSettings(max_topics=TOPICS))
+    kinds = {
+        "planted": InferSettings(TOPICS, anchor_words=[words[word] for word in truth.anchors]),
+        "default": InferSettings(TOPICS),
+        "papers": InferSettings(TOPICS, anchor_min_df=0, anchor_shrinkage=0, anchor_row_sum=0),
+    }
+    return {
+        name: match_topics(fit_moments(moments, settings).arrays["word_topic"], truth.word_topic).mean_l1
+        for name, settings in kinds.items()
+    }
+
+
+def test_the_default_is_near_the_planted_anchors_and_improves_with_the_documents(tmp_path: Path) -> None:
+    few, many = ([errors(tmp_path, m, seed) for seed in range(2)] for m in (1_500, 12_000))
+    for found in (*few, *many):
+        assert found["default"] <= 1.5 * found["planted"]
+    means = [np.mean([found["default"] for found in group]) for group in (few, many)]
+    assert means[1] < 0.6 * means[0]
+    assert np.mean([found["papers"] for found in many]) > 2 * means[1], "the case must bite"
+
+
+def test_words_of_one_document_are_not_anchors_and_do_no_harm(tmp_path: Path) -> None:
+    counts = planted(600, 60, 4).counts
+    rare = np.zeros((600, 40), dtype=np.int64)
+    rare[np.arange(40) * 7, np.arange(40)] = np.arange(1, 41)
+    corpus = write_corpus(tmp_path / "corpus", np.hstack([rare, counts]))
+    moments = scanned(corpus, tmp_path / "m", ScanSettings(max_topics=4))
+    each: list[dict[str, float]] = [{}, {"anchor_min_df": 0}, {"anchor_min_df": 0, "anchor_shrinkage": 0}]
+    for number, options in enumerate(each):
+        settings = InferSettings(4, **options)
+        arrays = infer(moments, tmp_path / f"model{number}", settings).arrays
+        for name in ("word_topic", "topic_given_word", "topic_topic", "topic_probability"):
+            assert np.isfinite(arrays[name]).all(), name
+        if number < 2:
+            # The shrinkage alone keeps them from being anchors.
+            assert (arrays["anchors"] >= 40).all()
+
+
+def test_more_topics_than_the_corpus_carries_end_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Three kinds of documents, over and over: C has no more than three positive eigenvalues.
+    kinds = np.random.default_rng(0).integers(1, 9, (3, 30)) * (np.arange(30) % 3 == np.arange(3)[:, None])
+    corpus = write_corpus(tmp_path / "corpus", np.tile(kinds, (100, 1)))
+    assert (np.linalg.eigvalsh(reference.cooccurrence(np.tile(kinds, (100, 1)))) > 1e-9).sum() == 3
+    assert run(["fit", str(corpus), str(tmp_path / "model"), "--topics", "5"]) == 2
+    error = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
+    assert len(error) == 1
+    assert "3" in error[0]
+    assert "--topics" in error[0]
+
+
+# -- SoftClique against all cliques, and what it promises about its searches --
+
+
+def graph(n: int, seed: int, empty: float = 0.3) -> Floats:
+    """Symmetric weights of which a share is zero, as in a raw co-occurrence."""
+    rng = np.random.default_rng(seed)
+    weights = rng.gamma(0.5, size=(n, n)) * (rng.random((n, n)) > empty)
+    return (weights + weights.T) / 2
+
+
+def search(C: Floats, K: int, allowed: NDArray[np.bool_], **options: int) -> tuple[Clique, ...]:
+    return soft_cliques(dense_similarity(C, np.flatnonzero(allowed)), allowed, K, **options)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.integers(2, 4), st.sampled_from([0.0, 0.3, 0.7]))
+def test_no_exchange_of_one_word_is_left(seed: int, K: int, empty: float) -> None:
+    C = graph(14, seed, empty)
+    allowed = np.random.default_rng(seed).random(14) > 0.2
+    clique = search(C, K, allowed)[0]
+    words = tuple(clique.words.tolist())
+    assert len(set(words)) == K
+    assert allowed[list(words)].all()
+    assert clique.weight == pytest.approx(oracle.clique_weight(C, words), abs=1e-12)
+    assert oracle.best_exchange(C, words, allowed) >= clique.weight - 1e-10
+    assert clique.weight >= oracle.lightest_clique(C, K, allowed) - 1e-12
+
+
+def test_most_searches_end_in_the_lightest_clique() -> None:
+    allowed = np.ones(16, dtype=bool)
+    weights, lightest = [], []
+    for seed in range(40):
+        C = graph(16, seed, 0.0)
+        weights.append(search(C, 3, allowed, multiple=8)[0].weight)
+        lightest.append(oracle.lightest_clique(C, 3, allowed))
+    reached = np.isclose(weights, lightest, atol=1e-12)
+    assert reached.mean() > 0.8
+
+
+def test_a_planted_clique_is_found() -> None:
+    C = graph(60, 5, 0.0) + 0.1
+    planted = [3, 17, 40, 41, 58]
+    C[np.ix_(planted, planted)] = 1e-4
+    np.testing.assert_array_equal(search(C, 5, np.ones(60, dtype=bool))[0].words, planted)
+
+
+def test_ties_go_to_the_lowest_ids_whatever_the_start() -> None:
+    for clique in search(np.zeros((30, 30)), 4, np.arange(30) >= 2, multiple=5):
+        assert clique.weight == 0.0
+    first = search(np.zeros((30, 30)), 4, np.arange(30) >= 2)[0]
+    again = search(np.zeros((30, 30)), 4, np.arange(30) >= 2)[0]
+    np.testing.assert_array_equal(first.words, again.words)
+    np.testing.assert_array_equal(first.words, [2, 3, 4, 5])
+
+
+def test_several_searches_give_different_cliques_the_lightest_first() -> None:
+    C = graph(80, 9, 0.0)
+    found = search(C, 4, np.ones(80, dtype=bool), multiple=12)
+    assert len(found) > 1
+    assert [clique.weight for clique in found] == sorted(clique.weight for clique in found)
+    assert len({tuple(clique.words.tolist()) for clique in found}) == len(found)
+
+
+def test_rows_on_demand_give_the_cliques_of_the_stored_matrix() -> None:
+    rng = np.random.default_rng(1)
+    Y = rng.gamma(0.3, size=(90, 6))
+    allowed = rng.random(90) > 0.3
+    stored = search(np.maximum(Y @ Y.T, 0.0), 6, allowed, multiple=3)
+    made = soft_cliques(low_rank_similarity(Y, np.flatnonzero(allowed)), allowed, 6, multiple=3)
+    assert [clique.words.tolist() for clique in stored] == [clique.words.tolist() for clique in made]
+
+
+def test_one_topic_and_as_many_topics_as_words() -> None:
+    C = graph(6, 0)
+    assert search(C, 1, np.ones(6, dtype=bool))[0].weight == 0.0
+    np.testing.assert_array_equal(search(C, 6, np.ones(6, dtype=bool))[0].words, range(6))
+    with pytest.raises(DegenerateAnchorsError, match="5 words may be anchors for 6 topics"):
+        search(C, 6, np.arange(6) > 0)
+
+
+@pytest.fixture(scope="module")
+def clique_moments(tmp_path_factory: pytest.TempPathFactory) -> Moments:
+    folder = tmp_path_factory.mktemp("cliques")
+    corpus = write_corpus(folder / "corpus", planted(400, 150, 6, length=30, seed=2).counts)
+    return scan(corpus, folder / "clique_moments", ScanSettings(max_topics=3), Execution("synchronous"))
+
+
+def test_a_model_lists_all_cliques_and_any_of_them_can_have_the_anchors(
+    clique_moments: Moments, tmp_path: Path
+) -> None:
+    infer_ = ["infer", str(clique_moments.path)]
+    options = ["--topics", "3", "--anchors", "soft-clique", "--cliques", "20"]
+    assert run([*infer_, str(tmp_path / "first"), *options]) == 0
+    assert run([*infer_, str(tmp_path / "second"), *options, "--clique", "2"]) == 0
+    first, second = (read_model(tmp_path / name).arrays for name in ("first", "second"))
+    assert len(first["cliques"]) == len(first["clique_weight"]) > 1
+    assert (np.diff(first["clique_weight"]) >= 0).all()
+    np.testing.assert_array_equal(first["cliques"], second["cliques"])
+    for model, listed in ((first, first["cliques"][0]), (second, first["cliques"][1])):
+        np.testing.assert_array_equal(np.sort(model["anchors"]), listed)
+    assert {*first["anchors"].tolist()} != {*second["anchors"].tolist()}
+    # The weights are those of the words in Y Y' (edges below 0 count as 0).
+    chosen = first["rectified"][first["cliques"][1]]
+    block = np.maximum(chosen @ chosen.T, 0.0)
+    assert first["clique_weight"][1] == pytest.approx((block.sum() - np.trace(block)) / 2)
+    sizes = {"clique": len(first["cliques"]), "topic_": 3}
+    assert dict(open_model(tmp_path / "first")["cliques"].sizes) == sizes
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("--cliques", "3"), "soft-clique"),
+        (("--anchors", "soft-clique", "--cliques", "400", "--clique", "400"), "400 searches found"),
+    ],
+)
+def test_wrong_cliques_end_in_one_line(
+    clique_moments: Moments,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    line: str,
+) -> None:
+    assert run(["infer", str(clique_moments.path), str(tmp_path / "m"), "--topics", "3", *options]) == 2
+    error = capsys.readouterr().err.strip()
+    assert line in error
+    assert "\n" not in error
+    assert not (tmp_path / "m").exists()

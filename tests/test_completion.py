@@ -1,10 +1,11 @@
-"""Perplexity in ``evaluate``: the oracle's sums, whatever the partitions, shards and words; of both engines."""
+"""Topic shares of documents, and their perplexity: the oracle's numbers, in whatever order."""
 
 from __future__ import annotations
 
 import math
 import shutil
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
@@ -21,7 +24,8 @@ from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.evaluation.counts import counts_of
 from streaming_jsmf.evaluation.evaluate import EvaluationRequest, evaluate
 from streaming_jsmf.evaluation.word_counts import CountReduction
-from streaming_jsmf.inference.perplexity import SMOOTHING, Completion, observed_half
+from streaming_jsmf.inference.cvb0 import BLOCK_DOCUMENTS, DocumentTopics, document_topics
+from streaming_jsmf.inference.perplexity import SMOOTHING, Completer, Completion, observed_half
 from streaming_jsmf.ingestion.repeats import hash_values
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.events import Event, StageStarted
@@ -220,3 +224,289 @@ def test_a_model_without_a_prior_is_reported(models: Path, corpus_path: Path, tm
         assert shown["missing"]["perplexity"] == "the model has no alpha"
     # What cannot be told is not asked of the corpus again and again.
     assert [event.stage for event in events if isinstance(event, StageStarted)] == ["counts"]
+
+
+# -- Perplexity of completed documents: the oracle's figure, whatever the order of documents, blocks and words --
+
+
+class CompletionCase:
+    """Documents of some topics, of every length from 0 on; word 3 is in no topic, word 4 not in the training corpus."""
+
+    def __init__(self, seed: int, n_words: int = 30, n_topics: int = 4, n_documents: int = 12) -> None:
+        random = np.random.default_rng(seed)
+        self.word_topic = random.dirichlet(np.full(n_words, 0.3), size=n_topics).T
+        self.word_topic[3] = 0
+        self.prior = random.uniform(0.05, 1.5, n_topics)
+        self.probability = random.uniform(1, 9, n_words)
+        self.probability[4] = 0
+        self.word_topic[4] = 0
+        rate = random.lognormal(-1, 1.5, (n_documents, n_words))
+        self.counts = random.poisson(rate)
+        self.counts[:2] = 0
+        self.counts[1, 5] = 1
+
+    @property
+    def completer(self) -> Completer:
+        return Completer.of(self.word_topic, self.prior, self.probability)
+
+    def completed(self, counts: NDArray[np.int64] | None = None, seed: int = 0) -> Completion:
+        return self.completer.complete(csr_array(self.counts if counts is None else counts), seed=seed)
+
+
+completion_cases = st.integers(0, 2**16).map(CompletionCase)
+
+
+def complete(case: CompletionCase, observed: Floats) -> dict[str, float]:
+    """The sums, word by word, from the halves that were drawn."""
+    unigram = case.probability / case.probability.sum()
+    topics = (1 - SMOOTHING) * case.word_topic + SMOOTHING * unigram[:, None]
+    sums = dict.fromkeys(("tokens", "unseen", "without_mass", "ours", "alone"), 0.0)
+    for counts, half in zip(case.counts, observed, strict=True):
+        if counts.sum() < 2:
+            continue
+        shares = shares_by_rounds(half, topics, case.prior, 500)
+        for word, number in enumerate(counts - half):
+            if unigram[word] == 0:
+                sums["unseen"] += number
+                continue
+            sums["tokens"] += number
+            sums["without_mass"] += number * (case.word_topic[word].sum() == 0)
+            sums["ours"] += number * math.log(topics[word] @ shares)
+            sums["alone"] += number * math.log(unigram[word])
+    return sums
+
+
+@given(completion_cases)
+@settings(max_examples=15)
+def test_the_sums_are_those_of_the_oracle(case: CompletionCase) -> None:
+    found = case.completed()
+    observed = observed_half(csr_array(case.counts), case.completer.keys, 0).toarray()
+    expected = complete(case, observed)
+    for name in ("tokens", "unseen", "without_mass"):
+        assert getattr(found, name) == expected[name]
+    # A document stops when a round moves its shares by at most 1e-3.
+    assert found.log_likelihood == pytest.approx(expected["ours"], rel=2e-3)
+    assert found.unigram_log_likelihood == pytest.approx(expected["alone"], rel=1e-12)
+    assert found.perplexity == pytest.approx(math.exp(-expected["ours"] / expected["tokens"]), rel=1e-2)
+    assert found.tokens_without_mass == expected["without_mass"] / expected["tokens"]
+    assert found.unconverged == 0
+    assert found.too_short >= 2
+
+
+@given(completion_cases, st.integers(0, 2**16))
+def test_half_of_each_document_is_observed(case: CompletionCase, seed: int) -> None:
+    observed = observed_half(csr_array(case.counts), case.completer.keys, seed).toarray()
+    assert (observed >= 0).all()
+    assert (observed <= case.counts).all()
+    np.testing.assert_array_equal(observed.sum(axis=1), case.counts.sum(axis=1) // 2)
+
+
+def test_observed_counts_are_hypergeometric() -> None:
+    counts = np.array([[1, 2, 7, 10]])
+    keys = np.arange(4, dtype=np.uint64)
+    drawn = np.array([observed_half(csr_array(counts), keys, seed).toarray()[0] for seed in range(4000)])
+    n, share = 20, counts[0] / 20
+    variance = (n / 2) * share * (1 - share) * (n / 2) / (n - 1)
+    assert (abs(drawn.mean(axis=0) - counts[0] / 2) < 4 * np.sqrt(variance / len(drawn))).all()
+    np.testing.assert_allclose(drawn.var(axis=0), variance, rtol=0.15)
+
+
+@given(completion_cases, st.integers(0, 2**16))
+def test_order_of_documents_and_words_plays_no_part(case: CompletionCase, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    rows, words = random.permutation(len(case.counts)), random.permutation(case.counts.shape[1])
+    keys = random.integers(0, 2**63, size=len(words)).astype(np.uint64)
+    observed = observed_half(csr_array(case.counts), keys, 5).toarray()
+    moved = observed_half(csr_array(case.counts[rows][:, words]), keys[words], 5).toarray()
+    np.testing.assert_array_equal(moved, observed[rows][:, words])
+
+
+@given(completion_cases, st.integers(0, 12))
+def test_blocks_add_up(case: CompletionCase, cut: int) -> None:
+    whole = case.completed()
+    parts = case.completed(case.counts[:cut]).merge(case.completed(case.counts[cut:]))
+    for name in ("documents", "too_short", "tokens", "unseen", "without_mass", "unconverged"):
+        assert getattr(parts, name) == getattr(whole, name)
+    assert parts.log_likelihood == pytest.approx(whole.log_likelihood, rel=1e-13)
+    assert parts.unigram_log_likelihood == pytest.approx(whole.unigram_log_likelihood, rel=1e-13)
+
+
+def test_the_seed_draws_other_halves_and_the_same_seed_the_same() -> None:
+    case = CompletionCase(3)
+    assert case.completed(seed=1) == case.completed(seed=1)
+    assert case.completed(seed=1) != case.completed(seed=2)
+
+
+def test_one_topic_that_is_the_unigram_distribution_has_its_perplexity() -> None:
+    case = CompletionCase(4)
+    case.word_topic = (case.probability / case.probability.sum())[:, None]
+    case.prior = np.ones(1)
+    found = case.completed()
+    assert found.perplexity == pytest.approx(found.unigram_perplexity, rel=1e-12)
+    assert found.without_mass == 0
+
+
+def test_true_topics_are_better_than_others_and_these_than_none() -> None:
+    random = np.random.default_rng(0)
+    topics = random.dirichlet(np.full(200, 0.1), size=(2, 5)).transpose(0, 2, 1)
+    prior = np.full(5, 0.2)
+    shares = random.dirichlet(prior, size=200)
+    counts = csr_array(np.array([random.multinomial(80, topics[0] @ row) for row in shares]))
+    probability = counts.sum(axis=0) + 0.5
+    true, half, wrong = (
+        Completer.of(B, prior, probability).complete(counts)
+        for B in (topics[0], (topics[0] + probability[:, None] / probability.sum()) / 2, topics[1])
+    )
+    assert true.perplexity < half.perplexity < half.unigram_perplexity < wrong.perplexity
+
+
+def test_nothing_to_score_has_no_perplexity() -> None:
+    for counts in (np.zeros((0, 30), int), np.zeros((2, 30), int)):
+        found = CompletionCase(0).completed(counts)
+        assert (found.tokens, found.documents, found.too_short) == (0, 0, len(counts))
+        assert np.isnan([found.perplexity, found.unigram_perplexity, found.tokens_without_mass]).all()
+
+
+def test_what_cannot_be_completed_is_refused() -> None:
+    case = CompletionCase(0)
+    for counts, said in (
+        (case.counts * 0.1, "whole numbers"),
+        (-case.counts, "whole numbers"),
+        (case.counts[:, :29], r"\b29 words, .* 30\b"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            case.completer.complete(csr_array(counts))
+    for prior, probability, options, said in (
+        (case.prior[:2], case.probability, {}, "do not fit together"),
+        (case.prior, case.probability, {"smoothing": 0}, "smoothing"),
+        (case.prior, np.zeros(30), {}, "word_probability"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            Completer.of(case.word_topic, prior, probability, **options)
+
+
+# -- Topic shares of documents: those of the oracle, whatever stands beside a document --
+
+
+class SharesCase:
+    """Documents of some topics, one of no words, one of a word that no topic has, and fractions of words."""
+
+    def __init__(self, seed: int, n_words: int = 30, n_topics: int = 5, n_documents: int = 12) -> None:
+        random = np.random.default_rng(seed)
+        self.word_topic = random.dirichlet(np.full(n_words, 0.3), size=n_topics).T
+        self.word_topic[3] = 0
+        self.prior = random.uniform(0.05, 1.5, n_topics)
+        self.counts = random.poisson(random.lognormal(-1, 1.5, (n_documents, n_words))).astype(float)
+        self.counts[0] = 0
+        self.counts[1] = 0
+        self.counts[1, 3] = 7
+        self.counts[2] *= 0.37
+
+    def found(self, counts: Floats | None = None, **options: Any) -> DocumentTopics:
+        return document_topics(
+            csr_array(self.counts if counts is None else counts), self.word_topic, self.prior, **options
+        )
+
+
+shares_cases = st.integers(0, 2**16).map(SharesCase)
+
+
+@given(shares_cases)
+def test_rows_are_shares_and_empty_documents_get_the_prior(case: SharesCase) -> None:
+    found = case.found()
+    assert found.shares.min() > 0
+    np.testing.assert_allclose(found.shares.sum(axis=1), 1, rtol=1e-14)
+    np.testing.assert_allclose(found.shares[:2], np.tile(case.prior / case.prior.sum(), (2, 1)), rtol=1e-6)
+    assert found.remaining[:2].max() < 1e-4
+
+
+@given(case=shares_cases, seed=st.integers(0, 2**16))
+def test_a_document_depends_on_its_own_words_alone(case: SharesCase, seed: int) -> None:
+    whole = case.found().shares
+    order = np.random.default_rng(seed).permutation(len(case.counts))
+    np.testing.assert_array_equal(case.found(case.counts[order]).shares, whole[order])
+    twice = case.found(np.repeat(case.counts, 2, axis=0)).shares
+    np.testing.assert_array_equal(twice, np.repeat(whole, 2, axis=0))
+    np.testing.assert_array_equal(case.found(case.counts[4:5]).shares, whole[4:5])
+
+
+def test_threads_and_blocks_change_no_bit() -> None:
+    case = SharesCase(1, n_documents=3 * BLOCK_DOCUMENTS + 5)
+    one, three = case.found(threads=1), case.found(threads=3)
+    np.testing.assert_array_equal(three.shares, one.shares)
+    np.testing.assert_array_equal(three.remaining, one.remaining)
+    assert case.found(case.counts[:0]).shares.shape == (0, 5)
+    last = case.found(case.counts[-5:]).shares
+    np.testing.assert_array_equal(one.shares[-5:], last)
+
+
+@given(shares_cases)
+def test_shares_are_those_of_the_oracle(case: SharesCase) -> None:
+    for rounds in (1, 2, 6):
+        found = case.found(tolerance=1e-30, max_iterations=rounds)
+        expected = [shares_by_rounds(row, case.word_topic, case.prior, rounds) for row in case.counts]
+        np.testing.assert_allclose(found.shares, expected, atol=3e-6)
+        assert (found.iterations == rounds).sum() >= 8
+
+
+@given(shares_cases)
+@settings(max_examples=10)
+def test_shares_converge(case: SharesCase) -> None:
+    found = case.found(max_iterations=1000)
+    expected = [shares_by_rounds(row, case.word_topic, case.prior, 500) for row in case.counts]
+    assert found.unconverged == 0
+    assert (found.remaining <= 1e-3).all()
+    assert abs(found.shares - expected).sum(axis=1).max() < 0.1
+    assert case.found(max_iterations=2).unconverged >= 5
+
+
+def test_negligible_probabilities_change_nothing() -> None:
+    case = SharesCase(2)
+    with_traces = case.word_topic + 1e-300
+    with_traces[3] = 0
+    ours, theirs = (
+        document_topics(csr_array(case.counts), B, case.prior).shares for B in (with_traces, case.word_topic)
+    )
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_kinds_of_counts_give_the_same_bits() -> None:
+    case = SharesCase(3)
+    whole = np.floor(case.counts)
+    expected = case.found(whole).shares
+    for kind in (np.int32, np.int64, np.float32):
+        block = csr_array(whole.astype(kind))
+        for array in (block.data, block.indices, block.indptr):
+            array.setflags(write=False)
+        np.testing.assert_array_equal(document_topics(block, case.word_topic, case.prior).shares, expected)
+
+
+def test_the_error_falls_with_the_length_of_documents() -> None:
+    random = np.random.default_rng(0)
+    word_topic, prior = random.dirichlet(np.full(400, 0.1), size=8).T, np.full(8, 0.2)
+    errors = []
+    for length in (0, 10, 40, 160, 640, 2560):
+        truth = random.dirichlet(prior, size=300)
+        counts = np.array([random.multinomial(length, word_topic @ shares) for shares in truth])
+        found = document_topics(csr_array(counts), word_topic, prior).shares
+        errors.append(abs(found - truth).sum(axis=1).mean())
+    assert all(later < 0.7 * before for before, later in pairwise(errors)), errors
+    assert errors[-1] < 0.04
+
+
+@pytest.mark.parametrize(
+    ("words", "prior", "options", "said"),
+    [
+        (29, [0.1] * 5, {}, "29"),
+        (30, [0.1] * 4, {}, "4"),
+        (30, [0.1, 0.1, 0.1, 0.1, 0.0], {}, "prior must be positive"),
+        (30, [0.1, 0.1, 0.1, 0.1, np.nan], {}, "prior must be positive"),
+        (30, [0.1] * 5, {"max_iterations": 0}, "max_iterations must be at least 1"),
+        *((30, [0.1] * 5, {"tolerance": t}, "tolerance must be positive") for t in (0.0, -1.0, np.nan)),
+    ],
+)
+def test_invalid_arguments_are_refused(
+    words: int, prior: list[float], options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        document_topics(csr_array(np.ones((2, words))), SharesCase(0).word_topic, np.array(prior), **options)

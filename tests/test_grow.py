@@ -1,23 +1,28 @@
-"""Stores that gain and lose corpora: the bits of having been scanned so from the start."""
+"""Stores that gain and lose corpora, and stores merged."""
 
 from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
+from numpy.typing import NDArray
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
+from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.changes import Changes
 from streaming_jsmf.moments.scan import scan
-from streaming_jsmf.moments.store import open_moments, read_store
+from streaming_jsmf.moments.store import Moments, open_moments, read_store
+from tests import reference
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
-from tests.stores import SYNCHRONOUS, changed, digests, partial_names, scanned
+from tests.stores import SMALL, SYNCHRONOUS, changed, dense, digests, half, partial_names, scanned
 
 COUNTS = planted(900, 60, 4).counts
 
@@ -261,3 +266,173 @@ def test_a_corpus_without_manifest_is_hashed_once_a_scan(
     assert opened == []
     changed(folder / "a", tmp_path / "m", add=[folder / "b"])
     assert set(opened) == {str(folder / "a")}
+
+
+# -- Stores merged: words matched by string, sums exact, eigenpairs near those of all documents together --
+
+
+#: Rows and columns of COUNTS that each corpus has: words shared, missing, and in another order.
+ROWS = {"a": slice(0, 400), "b": slice(400, 650), "c": slice(650, 900)}
+COLUMNS = {"a": np.arange(40), "b": np.r_[20:50][::-1], "c": np.r_[45:60, 0:25]}
+
+
+def counts_of(name: str) -> NDArray[np.int64]:
+    return COUNTS[ROWS[name]][:, COLUMNS[name]]
+
+
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Corpora a, b and c, a store of each, and the store of a with b merged into it."""
+    root, names = tmp_path_factory.mktemp("merge"), np.array(words(60))
+    for name, columns in COLUMNS.items():
+        write_corpus(root / name, counts_of(name), names=names[columns])
+        scanned(root / name, root / f"of-{name}")
+    changed(root / "a", shutil.copytree(root / "of-a", root / "of-ab"), merge=[root / "of-b"])
+    return root
+
+
+@pytest.fixture
+def merged(apart: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(apart / "of-ab", tmp_path / "merged")
+
+
+@pytest.fixture
+def store(apart: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(apart / "of-a", tmp_path / "m")
+
+
+def joint(moments: Moments, *names: str) -> NDArray[np.int64]:
+    """All documents of the corpora over the words of a store, dense, made without the store's arrays."""
+    places = {word: i for i, word in enumerate(moments.words)}
+    rows = []
+    for name in names:
+        wide = np.zeros((counts_of(name).shape[0], len(places)), dtype=np.int64)
+        wide[:, [places[words(60)[column]] for column in COLUMNS[name]]] = counts_of(name)
+        rows.append(wide)
+    return np.vstack(rows)
+
+
+def require_moments_of(moments: Moments, counts: NDArray[np.int64], *, bound: float) -> None:
+    exact, kept = dense(counts), counts[counts.sum(axis=1) >= 2]
+    np.testing.assert_allclose(moments.row_sum, exact.sum(axis=1), atol=1e-15)
+    np.testing.assert_array_equal(moments.term_count, kept.sum(axis=0))
+    np.testing.assert_array_equal(moments.document_frequency, (kept > 0).sum(axis=0))
+    n, w = kept.sum(axis=1), np.minimum(kept.sum(axis=1), 200)
+    np.testing.assert_allclose(moments.diagonal, (w / (n * (n - 1))) @ kept / w.sum(), atol=1e-15)
+    expected = reference.truncated_eig(exact, 4)
+    assert yy_error(half(moments, 4), expected.vectors * np.sqrt(expected.values)) < bound
+
+
+def test_words_are_matched_by_string_and_missing_ones_are_zero(apart: Path, tmp_path: Path) -> None:
+    moments = open_moments(apart / "of-ab")
+    assert moments.words == tuple(words(50)[i] for i in (*range(40), *range(49, 39, -1)))
+    counts = joint(moments, "a", "b")
+    assert not counts[:400, 40:].any()
+    require_moments_of(moments, counts, bound=1e-5)
+    rows = moments.cooccurrence_rows(np.arange(50))
+    np.testing.assert_allclose(rows, dense(counts), atol=3e-6 * dense(counts).max())
+    # The factor is wider than all ranks: nothing is lost in merging.
+    together = write_corpus(tmp_path / "all", counts, names=moments.words)
+    assert yy_error(half(moments, 4), half(scanned(together, tmp_path / "of-all"), 4)) < 1e-5
+
+
+@pytest.mark.slow
+def test_a_chain_in_one_command_or_two_or_from_the_other_side(
+    apart: Path, store: Path, merged: Path, tmp_path: Path
+) -> None:
+    changed(apart / "a", store, merge=[apart / "of-b", apart / "of-c"])
+    moments = changed(apart / "b", merged, merge=[apart / "of-c"])
+    require_moments_of(moments, joint(moments, "a", "b", "c"), bound=1e-4)
+    assert digests(store) == digests(merged)
+    # Corpora of other numbers of words lie in one store, which stays readable as a whole.
+    assert xr.open_zarr(str(merged), consolidated=False)["word"].size == 60
+    right, other = (shutil.copytree(apart / f"of-{name}", tmp_path / name) for name in "ba")
+    changed(apart / "b", right, merge=[apart / "of-c"])
+    moments = changed(apart / "a", other, merge=[right])
+    require_moments_of(moments, joint(moments, "a", "b", "c"), bound=1e-4)
+
+
+@pytest.mark.parametrize(
+    "execution",
+    [Execution("threads", 3), pytest.param(Execution("processes", 2), marks=pytest.mark.slow)],
+    ids=lambda e: e.scheduler,
+)
+def test_the_bits_of_a_merge_do_not_depend_on_the_scheduler(
+    execution: Execution, apart: Path, store: Path
+) -> None:
+    changed(apart / "a", store, merge=[apart / "of-b"], execution=execution)
+    assert digests(store) == digests(apart / "of-ab")
+
+
+def test_words_that_begin_with_those_of_the_store(apart: Path, store: Path, tmp_path: Path) -> None:
+    write_corpus(tmp_path / "more", COUNTS[400:], names=words(60))
+    scanned(tmp_path / "more", tmp_path / "of-more")
+    moments = changed(apart / "a", store, merge=[tmp_path / "of-more"])
+    wide = np.zeros((400, 60), np.int64)
+    wide[:, :40] = counts_of("a")
+    require_moments_of(moments, np.vstack([wide, COUNTS[400:]]), bound=1e-4)
+
+
+def test_a_merged_store_can_grow(apart: Path, merged: Path, tmp_path: Path) -> None:
+    before = open_moments(merged)
+    more = np.random.default_rng(3).poisson(0.4, size=(200, 50))
+    path = write_corpus(tmp_path / "more", more, names=before.words)
+    counts = np.vstack([joint(before, "a", "b"), more])
+    require_moments_of(changed(apart / "a", merged, add=[path]), counts, bound=1e-4)
+
+
+def test_what_a_merged_store_refuses(apart: Path, merged: Path, tmp_path: Path) -> None:
+    overlapping = write_corpus(tmp_path / "overlapping", counts_of("c")[:, :40])
+    shutil.copy(apart / "a" / "part-00001.parquet", overlapping / "mine.parquet")
+    scanned(overlapping, tmp_path / "of-overlapping")
+    scanned(apart / "c", tmp_path / "uniform", replace(SMALL, document_weights="uniform"))
+    for wish, said in (
+        ({"add": [apart / "b"]}, f"{apart}/b .*merge=|merge=.*{apart}/b"),
+        ({"add": [apart / "c"]}, f"{apart}/c .*merge=|merge=.*{apart}/c"),
+        ({"merge": [apart / "of-b", apart / "of-b"]}, "already"),
+        ({"merge": [merged]}, "already"),
+        ({"merge": [tmp_path / "of-overlapping"]}, r"mine\.parquet"),
+        ({"merge": [tmp_path / "uniform"]}, "document_weights: .*'capped', .*'uniform'"),
+    ):
+        with pytest.raises(InputError, match=said):
+            changed(apart / "a", merged, **wish)
+    assert digests(merged) == digests(apart / "of-ab")
+
+
+def test_sketches_are_neither_merged_nor_taken_apart(apart: Path, tmp_path: Path) -> None:
+    halko = replace(SMALL, range_finder="halko")
+    for name in "ab":
+        scanned(apart / name, tmp_path / name, halko)
+    expected = digests(tmp_path / "a")
+    for wish in ({"merge": [tmp_path / "b"]}, {"remove": [apart / "a"]}):
+        with pytest.raises(InputError, match="sketch"):
+            changed(apart / "a", tmp_path / "a", **wish)
+    assert digests(tmp_path / "a") == expected
+
+
+@pytest.mark.parametrize("which", ["first", "second"])
+def test_an_incomplete_store_is_refused(which: str, apart: Path, store: Path, tmp_path: Path) -> None:
+    second = shutil.copytree(apart / "of-b", tmp_path / "second")
+    unfinished = store if which == "first" else second
+    shutil.rmtree(unfinished / "records" / "projection")
+    with pytest.raises(StoreError, match=f"{re.escape(str(unfinished))}.*projection"):
+        changed(apart / "a", store, merge=[second])
+
+
+def test_a_sample_of_a_corpus_that_moved_is_not_merged_but_all_documents_are(
+    apart: Path, tmp_path: Path
+) -> None:
+    for share in (0.5, 1.0):
+        settings, place = replace(SMALL, sample_share=share), tmp_path / f"{share}"
+        corpus = shutil.copytree(apart / "b", place / "here")
+        scanned(apart / "a", place / "m", settings)
+        scanned(corpus, place / "second", settings)
+        expected = digests(place / "m")
+        corpus.rename(place / "there")
+        if share < 1:
+            with pytest.raises(InputError, match=re.escape(str(corpus))):
+                changed(apart / "a", place / "m", merge=[place / "second"])
+            assert digests(place / "m") == expected
+        else:
+            moments = changed(apart / "a", place / "m", merge=[place / "second"])
+            require_moments_of(moments, joint(moments, "a", "b"), bound=1e-5)

@@ -1,25 +1,36 @@
-"""``--help`` shows a readable page with a default for every option and valid examples."""
+"""`--help` shows a readable page; and what holds for every verb."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 import shlex
+import shutil
 import sys
 import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import click
 import pytest
 
+from streaming_jsmf import InputError
 from streaming_jsmf.cli.main import COMMANDS, cli
 from streaming_jsmf.cli.verb import Verb
+from streaming_jsmf.config import InferSettings
+from streaming_jsmf.interface import fit as fitting
 from streaming_jsmf.jobs.events import Bars, StageStarted
-from tests.outcomes import Command, refused
+from streaming_jsmf.topics import requirements
+from streaming_jsmf.topics.requirements import Requirements
+from tests.corpora import planted, write_corpus
+from tests.outcomes import Command, invoked, printed, refused
 from tests.processes import ended, wait_until
 
 LINES, COLUMNS = 60, 80
-VERBS = [command.name for command in COMMANDS]
+NAMES = [command.name for command in COMMANDS]
 
 
 def page(verb: str, *, everything: bool = False) -> str:
@@ -35,7 +46,7 @@ def options(verb: str) -> list[click.Option]:
     return [parameter for parameter in cli.commands[verb].params if isinstance(parameter, click.Option)]
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", NAMES)
 def test_the_help_of_a_verb_fits_a_terminal(verb: str) -> None:
     lines = page(verb).splitlines()
     assert len(lines) <= LINES
@@ -43,7 +54,7 @@ def test_the_help_of_a_verb_fits_a_terminal(verb: str) -> None:
     assert "Example" in page(verb)
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", NAMES)
 def test_each_option_says_what_it_does_and_its_default(verb: str) -> None:
     context = click.Context(cli.commands[verb])
     for option in options(verb):
@@ -55,7 +66,7 @@ def test_each_option_says_what_it_does_and_its_default(verb: str) -> None:
         assert len(text.partition("[")[0].split()) >= 3, f"{option.opts[0]} says little: {text}"
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", NAMES)
 def test_rare_options_are_behind_help_all(verb: str, invoke: Command) -> None:
     shown, everything = page(verb), page(verb, everything=True)
     for option in options(verb):
@@ -71,13 +82,13 @@ def test_rare_options_are_behind_help_all(verb: str, invoke: Command) -> None:
 
 def test_verbs_share_their_options() -> None:
     def having(name: str) -> set[str]:
-        return {verb for verb in VERBS if any(name in option.opts for option in options(verb))}
+        return {verb for verb in NAMES if any(name in option.opts for option in options(verb))}
 
-    long = {verb for verb in VERBS if cli.commands[verb].long}  # type: ignore[attr-defined]
-    assert having("--help-all") == set(VERBS)
+    long = {verb for verb in NAMES if cli.commands[verb].long}  # type: ignore[attr-defined]
+    assert having("--help-all") == set(NAMES)
     assert having("--quiet") == having("--log-json") == long
-    assert having("--json") == set(VERBS) - {"view"}
-    assert having("--overwrite") == set(VERBS) - {"topics", "evaluate", "view", "info"}
+    assert having("--json") == set(NAMES) - {"view"}
+    assert having("--overwrite") == set(NAMES) - {"topics", "evaluate", "view", "info"}
 
 
 @pytest.mark.parametrize(
@@ -100,7 +111,7 @@ def test_options_of_other_programs_are_answered_with_ours(
     refused(invoke(verb, given, "3"), 2, given.partition("=")[0], meant)
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", NAMES)
 def test_examples_are_commands(verb: str) -> None:
     command = cli.commands[verb]
     assert isinstance(command, Verb)
@@ -138,7 +149,7 @@ def test_summaries_of_commands_are_whole_sentences(invoke: Command) -> None:
     shown = invoke("--help").out
     assert shown == invoke().out
     listed = shown.partition("Commands:\n")[2].splitlines()
-    assert [line.split()[0] for line in listed] == sorted(VERBS)
+    assert [line.split()[0] for line in listed] == sorted(NAMES)
     assert [line for line in listed if not line.endswith(".") or line.endswith("...")] == []
 
 
@@ -155,3 +166,305 @@ def test_summaries_of_commands_are_whole_sentences(invoke: Command) -> None:
 def test_no_more_is_imported_than_is_needed(imported: str, libraries: str) -> None:
     code = f"import sys; {imported}; print(*{libraries} & sys.modules.keys())"
     assert ended([sys.executable, "-c", code]).out == "\n"
+
+
+# -- What holds for every verb --
+
+
+ALONE = "--scheduler synchronous"
+SIMULATED = f"--documents 30 --vocabulary-size 20 --topics 2 {ALONE}"
+
+#: A command of each verb that succeeds. {out} does not exist; the other names are those of the fixture ``places``.
+VERBS = {
+    "ingest": "ingest {texts} {out} --preset papers --min-tokens 0",
+    "simulate": f"simulate {{out}} {SIMULATED}",
+    "scan": f"scan {{corpus}} {{out}} --max-topics 5 {ALONE}",
+    "infer": "infer {moments} {out} --topics 3",
+    "fit": f"fit {{corpus}} {{out}} --topics 3 --steps 6 {ALONE}",
+    "choose-k": f"choose-k {{moments}} --topics 2,5 --out {{out}} --replicas 0 {ALONE}",
+    "polish": f"polish {{model}} {{corpus}} {{out}} --steps 6 {ALONE}",
+    "topics": "topics {model}",
+    "transform": f"transform {{model}} {{corpus}} {{out}} {ALONE}",
+    "documents": "documents {model} {shares} --topic 1",
+    "over-time": "over-time {model} {shares} --by document_id",
+    "evaluate": f"evaluate {{model}} --corpus {{corpus}} --moments {{moments}} --replicas 0 {ALONE}",
+    "report": "report {model} {out} --shares {shares}",
+    "view": "view {model} --shares {shares}",
+    "info": "info {moments}",
+}
+INPUTS = ("texts", "corpus", "moments", "model", "shares")
+
+#: Each input of each verb.
+READS = [(verb, name) for verb, line in VERBS.items() for name in INPUTS if f"{{{name}}}" in line]
+#: Verbs that replace their output only if they are told to, and those whose output holds other settings.
+REPLACED = ("ingest", "simulate", "scan", "choose-k", "infer", "fit", "polish", "transform", "report")
+OTHER = {
+    "ingest": "--min-tokens 1",
+    "simulate": "--seed 1",
+    "scan": "--seed 1",
+    "choose-k": "--seed 1",
+    "infer": "--max-iterations 20",
+    "fit": "--max-iterations 20",
+    "polish": "--seed 1",
+    "transform": "--top 1",
+}
+#: Verbs that print what they made, and those that print its topics.
+SUMMARIES, TOPICS = ("ingest", "simulate", "scan", "transform", "report"), ("infer", "fit", "polish")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an input of each kind."""
+    folder = tmp_path_factory.mktemp("verbs")
+    write_corpus(folder / "corpus", planted(150, 40, 5, length=40, seed=3).counts)
+    (folder / "texts").mkdir()
+    (folder / "texts" / "a.txt").write_text("river stone garden window\n" * 9)
+    at = {name: folder / name for name in INPUTS}
+    printed("scan", at["corpus"], at["moments"], "--max-topics", 5, *ALONE.split())
+    printed("infer", at["moments"], at["model"], "--topics", 3)
+    printed("transform", at["model"], at["corpus"], at["shares"], *ALONE.split())
+    return folder
+
+
+@pytest.fixture
+def places(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Inputs, and an output that does not exist yet."""
+    monkeypatch.setattr("webbrowser.open", lambda _: True)
+    # Not that of all modules: one that is first imported in a test would keep it.
+    monkeypatch.setattr(
+        "streaming_jsmf.reporting.report.tempfile", SimpleNamespace(mkdtemp=lambda **_: str(tmp_path))
+    )
+    return {**{name: made / name for name in INPUTS}, "out": tmp_path / "out"}
+
+
+def arguments(verb: str, places: dict[str, Any]) -> list[str]:
+    return VERBS[verb].format(**places).split()
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_every_verb_is_here() -> None:
+    assert {command.name for command in COMMANDS} == VERBS.keys()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_usage_errors_point_to_the_help(verb: str, places: dict[str, Any]) -> None:
+    line = arguments(verb, places)
+    refused(invoked(*line, "--no-such-option"), 2, "--no-such-option", "see --help")
+    refused(invoked(*line, "one", "too", "many"), 2, "see --help")
+    [command] = (each for each in COMMANDS if each.name == verb)
+    missing = next(each for each in command.params if isinstance(each, click.Argument))
+    refused(invoked(verb), 2, missing.make_metavar(click.Context(command)), f"as in: streaming-jsmf {verb} ")
+    required = [each for each in command.params if isinstance(each, click.Option) and each.required]
+    for option in required:
+        given = [word for word in line if word != option.opts[0]]
+        given.pop(line.index(option.opts[0]))
+        refused(invoked(*given), 2, option.opts[0], f"as in: streaming-jsmf {verb} ")
+    assert not places["out"].exists()
+
+
+@pytest.mark.parametrize(("verb", "name"), READS)
+@pytest.mark.parametrize("given", ["nothing", "a secret", "an empty folder"])
+def test_missing_inputs_and_inputs_of_another_kind_are_named(
+    verb: str, name: str, given: str, places: dict[str, Any], tmp_path: Path
+) -> None:
+    place, shown = tmp_path / "none", str(tmp_path / "none")
+    if given == "a secret":
+        places[name], shown = "nowhere://user:pass%20word@host/x?key=secret", "nowhere"
+    else:
+        places[name] = place
+    if given == "an empty folder":
+        place.mkdir()
+    before = sorted(tmp_path.iterdir())
+    outcome = invoked(*arguments(verb, places)).without_progress()
+    refused(outcome, 2, shown)
+    assert "pass%20word" not in outcome.err
+    assert "secret" not in outcome.err.replace(str(tmp_path), "")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("verb", "name"),
+    [pair for pair in READS if pair[1] in ("texts", "corpus") or pair[0] in ("choose-k", "info")],
+)
+def test_a_missing_source_is_the_same_error_for_every_verb(
+    verb: str, name: str, places: dict[str, Any], tmp_path: Path
+) -> None:
+    for missing in ("nowhere", "nowhere.csv", "nowhere.toml"):
+        places[name] = tmp_path / missing
+        outcome = invoked(*arguments(verb, places)).without_progress()
+        refused(outcome, 2, f"error: {tmp_path / missing}: no such file or directory; check the path")
+
+
+@pytest.mark.parametrize(
+    ("verb", "name"), [pair for pair in READS if pair[1] in ("moments", "model") and pair[0] != "choose-k"]
+)
+def test_a_damaged_store_is_exit_code_3(verb: str, name: str, places: dict[str, Any], tmp_path: Path) -> None:
+    places[name] = shutil.copytree(places[name], tmp_path / "damaged")
+    array = {"moments": "row_sum", "model": "word_topic"}[name]
+    if verb in ("topics", "report", "view"):
+        array = "prominent_words"  # they read no other large array
+    chunk = next(path for path in (places[name] / array / "c").rglob("*") if path.is_file())
+    chunk.write_bytes(b"x" * chunk.stat().st_size)
+    refused(invoked(*arguments(verb, places)).without_progress(), 3, str(tmp_path / "damaged"), array)
+    assert not places["out"].exists()
+
+
+@pytest.mark.parametrize("verb", [verb for verb in REPLACED if verb != "choose-k"])
+def test_an_output_is_replaced_only_if_it_is_the_verbs_own(verb: str, places: dict[str, Any]) -> None:
+    places["out"].mkdir()
+    (places["out"] / "mine.txt").write_text("mine")
+    line = arguments(verb, places)
+    refused(invoked(*line).without_progress(), 2, str(places["out"]))
+    refused(invoked(*line, "--overwrite").without_progress(), 2, str(places["out"]))
+    assert [path.name for path in places["out"].iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize("verb", REPLACED)
+@pytest.mark.parametrize("place", ["/", ".", "..", "loop/x"])
+def test_an_output_without_a_name_of_its_own_is_refused(
+    place: str, verb: str, places: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in").mkdir()
+    monkeypatch.chdir(tmp_path / "in")
+    Path("loop").symlink_to("loop")
+    line = arguments(verb, {**places, "out": place})
+    if verb == "choose-k" and place in (".", ".."):
+        assert invoked(*line).code == 0  # its output is a directory that may hold other files
+        return
+    said = {"/": "root directory", ".": f"{tmp_path}/in", "..": str(tmp_path)}.get(place, "back to itself")
+    refused(invoked(*line).without_progress(), 2, said)
+    assert [path.name for path in tmp_path.rglob("*")] == ["in", "loop"]
+
+
+@pytest.mark.parametrize("verb", REPLACED)
+def test_an_output_is_replaced_by_a_path_through_itself(
+    verb: str, places: dict[str, Any], tmp_path: Path
+) -> None:
+    if verb == "report":
+        places["out"] = tmp_path / "out.html"
+    first, other = arguments(verb, places), OTHER.get(verb, "").split()
+    assert invoked(*first).code == 0
+    (tmp_path / "beside").mkdir()
+    for through in ("out", "beside"):
+        again = arguments(verb, {**places, "out": tmp_path / through / ".." / places["out"].name})
+        done = invoked(*again, *other, "--overwrite")
+        assert done.code == 0, done.err
+
+
+@pytest.mark.parametrize(("verb", "name"), READS)
+def test_links_that_lead_nowhere_are_named(
+    verb: str, name: str, places: dict[str, Any], tmp_path: Path
+) -> None:
+    for link, target, said in (
+        ("loop", "loop", "back to itself"),
+        ("broken", "none", str(tmp_path / "broken")),
+    ):
+        (tmp_path / link).symlink_to(target)
+        places[name] = tmp_path / link
+        done = invoked(*arguments(verb, places)).without_progress()
+        refused(done, 2, said)
+        assert "did you mean" not in done.err
+
+
+@pytest.mark.parametrize("verb", OTHER)
+def test_an_output_of_other_settings_is_kept_unless_it_may_be_replaced(
+    verb: str, places: dict[str, Any]
+) -> None:
+    line, other = arguments(verb, places), OTHER[verb].split()
+    assert invoked(*line).code == 0
+    before, beside = contents(places["out"]), sorted(places["out"].parent.iterdir())
+    refused(invoked(*line, *other).without_progress(), 2, str(places["out"]))
+    assert contents(places["out"]) == before
+    if verb in REPLACED:
+        again = invoked(*line, *other, "--overwrite")
+        assert again.code == 0, again.err
+        assert contents(places["out"]) != before
+    assert sorted(places["out"].parent.iterdir()) == beside
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("simulate {corpus} --overwrite", "was not written by this package"),
+        ("simulate {ingested} --overwrite", "simulate did not make this corpus"),
+        ("scan {corpus} {moments} --seed 1 --overwrite --memory 1M", "--memory allows"),
+        ("scan {corpus} {moments} --overwrite --add {corpus}", "give one of them"),
+        ("scan {corpus} {model} --overwrite", "is not a moments store"),
+        ("choose-k {corpus} --topics 2,5 --seed 1 --overwrite --memory 1M --out {chosen}", "--memory allows"),
+    ],
+)
+def test_a_refused_overwrite_changes_nothing(
+    line: str, said: str, places: dict[str, Any], tmp_path: Path
+) -> None:
+    places["chosen"], places["ingested"] = tmp_path / "chosen", tmp_path / "ingested"
+    for name in ("corpus", "moments", "model"):
+        places[name] = shutil.copytree(places[name], tmp_path / name)
+    if "{chosen}" in line:
+        printed("choose-k", places["corpus"], "--topics", "2,5", "--out", places["chosen"], "--replicas", 0)
+    if "{ingested}" in line:
+        printed(*VERBS["ingest"].format(texts=places["texts"], out=places["ingested"]).split())
+    before = contents(tmp_path)
+    extra = SIMULATED.split() if line.startswith("simulate") else []
+    refused(invoked(*line.format(**places).split(), *extra).without_progress(), 2, said)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "view"])
+def test_json_is_all_that_is_printed(verb: str, places: dict[str, Any]) -> None:
+    found = json.loads(printed(*arguments(verb, places), "--json"))
+    assert found
+    if verb in SUMMARIES:
+        assert next(iter(found.values())) == str(places["out"])
+    if verb in TOPICS:
+        assert found == json.loads(printed("topics", places["out"], "--json"))
+
+
+# -- What takes long is said before anything is scanned, or refused with numbers --
+
+
+def required(settings: InferSettings, n_words: int = 6_906, *, exact: bool = False) -> Requirements:
+    return Requirements(settings, "corpus", ["word"] * n_words, 10_000, None, exact)
+
+
+def test_very_many_topics_are_announced_with_numbers(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        required(InferSettings(100)).announce()
+        assert caplog.text == ""
+        required(InferSettings(1_500)).announce()
+    assert "K = 1,500 of 6,906 words takes about 1.16 GiB of memory" in caplog.text
+    assert "about 14 s of a core for each of its steps" in caplog.text
+
+
+def test_a_rectification_of_the_whole_matrix_is_announced(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        required(InferSettings(20, rectify="ap"), 20_000, exact=True).announce()
+    assert "ap works on the whole matrix of 20,000 x 20,000 words, 2.98 GiB, in each of up to" in caplog.text
+
+
+def test_more_than_the_machine_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requirements, "machine_memory", lambda: 1 << 30)
+    with pytest.raises(
+        InputError, match=r"n_topics is 1,500, which takes about 1\.16 GiB .* this machine has 1\.00 GiB"
+    ):
+        required(InferSettings(1_500)).require()
+
+
+def test_the_cost_comes_first(
+    corpus_path: Path, invoke: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requirements, "_MANY_TOPICS", 3)
+    assert invoke("scan", corpus_path, tmp_path / "s", "--max-topics", "3").code == 0
+    said = invoke("infer", tmp_path / "s", tmp_path / "m", "--topics", "3")
+    assert said.code == 0
+    assert said.err.startswith("K = 3 of ")
+
+    def scanned(*_: object, **__: object) -> None:
+        raise InputError("the scan begins here")
+
+    monkeypatch.setattr(fitting, "scan", scanned)
+    lines = invoke("fit", corpus_path, tmp_path / "f", "--topics", "3").err.splitlines()
+    assert lines[0].startswith("K = 3 of ")
+    assert lines[-1] == "error: the scan begins here"

@@ -1,7 +1,8 @@
-"""Files and machines that are not as they should be: one line and the right exit code, and no file but those named."""
+"""Files and machines that are not as they should be: one line, the right exit code, no file but those named."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -12,17 +13,23 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streaming_jsmf import open_corpus
+from streaming_jsmf import InputError, documents_of_topic, ingest, open_corpus
+from streaming_jsmf.documents.share_files import ABOUT_NAME
+from streaming_jsmf.documents.shares import About, ShareTotals
+from streaming_jsmf.ingestion.ingest import IngestRequest
+from streaming_jsmf.ingestion.readers.base import limits
 from streaming_jsmf.ingestion.readers.files import bare_suffix, is_compressed
 from streaming_jsmf.ingestion.readers.listing import list_files
+from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, read_record, write_record
 from streaming_jsmf.linalg import compiled
+from tests import outcomes
 from tests.corpora import planted, write_corpus, write_lists
-from tests.outcomes import Command
-from tests.outcomes import refused as one_line
+from tests.outcomes import Command, refused
 from tests.processes import SOURCE, ended, finished
 from tests.readers import BY_NAME, documents
 
@@ -30,11 +37,11 @@ READ = ("--scheduler", "synchronous", "--min-tokens", "0", "--min-distinct-words
 
 
 @pytest.fixture
-def refused(invoke: Command, tmp_path: Path) -> Callable[..., None]:
+def refuse_ingest(invoke: Command, tmp_path: Path) -> Callable[..., None]:
     """Require that an ingest ends with one line about the file, and leaves nothing."""
 
     def call(source: Path, *parts: str, options: tuple[object, ...] = ()) -> None:
-        one_line(invoke("ingest", source, tmp_path / "made", *READ, *options), 2, *parts)
+        outcomes.refused(invoke("ingest", source, tmp_path / "made", *READ, *options), 2, *parts)
         assert not list(tmp_path.glob("made*"))
 
     return call
@@ -83,17 +90,17 @@ def _huge(file: h5py.File, _: str) -> None:
     ids=["external link", "soft link", "external storage", "virtual", "huge"],
 )
 def test_cells_read_no_other_file_and_no_more_than_there_is(
-    cells: Path, tmp_path: Path, refused: Callable[..., None], change: Callable[..., None], said: str
+    cells: Path, tmp_path: Path, refuse_ingest: Callable[..., None], change: Callable[..., None], said: str
 ) -> None:
     private = tmp_path / "private"
     shutil.copy(cells, private)
     with h5py.File(cells, "r+") as file:
         change(file, str(private))
-    refused(cells, "t.h5ad", said)
+    refuse_ingest(cells, "t.h5ad", said)
 
 
 def test_cells_whose_reading_does_not_end(
-    cells: Path, refused: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    cells: Path, refuse_ingest: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A text of -16 bytes in a heap, to which HDF5 adds the 16 of its head, is followed by itself."""
     monkeypatch.setattr("streaming_jsmf.ingestion.readers.h5ad.TRIAL_SECONDS", 1)
@@ -101,10 +108,10 @@ def test_cells_whose_reading_does_not_end(
     size = data.index(b"GCOL") + 24
     data[size : size + 8] = (2**64 - 16).to_bytes(8, "little")
     cells.write_bytes(data)
-    refused(cells, "t.h5ad", "is stopped (SIGXCPU)")
+    refuse_ingest(cells, "t.h5ad", "is stopped (SIGXCPU)")
 
 
-def test_cells_with_a_text_of_gigabytes(cells: Path, refused: Callable[..., None]) -> None:
+def test_cells_with_a_text_of_gigabytes(cells: Path, refuse_ingest: Callable[..., None]) -> None:
     """A text is a length of four bytes, the place of a heap, and a number in it."""
     data = bytearray(cells.read_bytes())
     heap = data.index(b"GCOL").to_bytes(8, "little")
@@ -113,10 +120,10 @@ def test_cells_with_a_text_of_gigabytes(cells: Path, refused: Callable[..., None
         data[at - 4 : at] = b"\xff" * 4
         at = data.find(heap, at + 1)
     cells.write_bytes(data)
-    refused(cells, "t.h5ad", "a string of more bytes than it has")
+    refuse_ingest(cells, "t.h5ad", "a string of more bytes than it has")
 
 
-def test_codes_that_a_dictionary_lacks(tmp_path: Path, refused: Callable[..., None]) -> None:
+def test_codes_that_a_dictionary_lacks(tmp_path: Path, refuse_ingest: Callable[..., None]) -> None:
     words = ["a", "b", "c", "a", "b", "c", "a", "b"]
     table = pa.table({"document": [1] * 8, "word": words, "count": [1] * 8})
     path = tmp_path / "t.parquet"
@@ -126,22 +133,22 @@ def test_codes_that_a_dictionary_lacks(tmp_path: Path, refused: Callable[..., No
     codes = bytes([2, 3, 0b00100100, 0b01001001])
     assert data.count(codes) == 1
     path.write_bytes(data.replace(codes, bytes([2, 3, 0b00100100, 0b11111111])))
-    refused(path, "t.parquet", "missing in its dictionary", options=("--reader", "triples"))
+    refuse_ingest(path, "t.parquet", "missing in its dictionary", options=("--reader", "triples"))
 
 
-def test_a_spec_of_brackets(tmp_path: Path, refused: Callable[..., None]) -> None:
+def test_a_spec_of_brackets(tmp_path: Path, refuse_ingest: Callable[..., None]) -> None:
     spec = tmp_path / "s.toml"
     spec.write_text("x = " + "[" * 5000 + "]" * 5000)
-    refused(spec, "s.toml is not valid TOML")
+    refuse_ingest(spec, "s.toml is not valid TOML")
 
 
-def test_a_header_costs_nothing(tmp_path: Path, refused: Callable[..., None], invoke: Command) -> None:
+def test_a_header_costs_nothing(tmp_path: Path, refuse_ingest: Callable[..., None], invoke: Command) -> None:
     """Nine million empty documents are fewer than a file may have, but not one of thirty bytes."""
     (tmp_path / "x").mkdir()
     path = tmp_path / "x" / "docword.t.txt"
     (path.parent / "vocab.t.txt").write_text("word\n")
     path.write_text("9000000\n1\n1\n1 1 1\n")
-    refused(path, "documents without counts", "8999999")
+    refuse_ingest(path, "documents without counts", "8999999")
     path.write_text("1000\n1\n1\n1 1 1\n")
     assert invoke("ingest", path, tmp_path / "made", *READ, "--stop-words", "none").code == 0
     assert open_corpus(tmp_path / "made").n_documents == 1000
@@ -290,3 +297,182 @@ def test_a_user_without_a_home_and_an_installation_that_is_read_only(tmp_path: P
     assert done.stderr.count("NUMBA_CACHE_DIR") == 1
     assert not list(installed.rglob("*.nbi"))
     assert sorted(path.name for path in work.iterdir()) == ["model", "model.moments"]
+
+
+# -- Files named in specs and stores: they lie below their directory, and are regular files of bounded size --
+
+
+SPEC = """
+name = "t"
+title = "T"
+reader = "{reader}"
+[source]
+url = "https://example.org"
+licence = "CC0"
+attribution = "nobody"
+[source.files]
+"{file}" = {{}}
+[read]
+{read}
+[curation]
+stop_words = "{stop_words}"
+min_tokens = 1
+min_distinct_words = 1
+"""
+DOCWORD = "2\n3\n4\n1 1 2\n1 2 1\n2 2 1\n2 3 5\n"
+RATINGS = "user,item,rating\n1,a,3\n1,b,4\n2,a,5\n"
+NAMES = "item,name\na,ant\nb,bee\nc,cat\n"
+WORDS = "ant\nbee\ncat\n"
+NAMED = {"stop_words": "stop.txt", "file": "docword.t.txt", "vocabulary": "vocab.t.txt", "names": "names.csv"}
+
+
+def _ingested(folder: Path, named: str, place: str) -> None:
+    """Ingest a sound source whose spec has the name ``place`` where ``named`` says."""
+    at = {**NAMED, named: place}
+    reader, read = "docword", f'vocabulary = "{at["vocabulary"]}"'
+    if named == "names":
+        reader, read, at["file"] = "ratings", f'names = "{at["names"]}"', "ratings.csv"
+    spec = folder / "spec" / "t.toml"
+    spec.write_text(SPEC.format(reader=reader, read=read, **at))
+    ingest(spec, folder / "corpus", IngestRequest(files=folder / "files"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A spec's directory, that of its files, and another one with the same files."""
+    for name in ("spec", "files", "elsewhere"):
+        (tmp_path / name).mkdir()
+    held = {"docword.t.txt": DOCWORD, "vocab.t.txt": WORDS, "ratings.csv": RATINGS, "names.csv": NAMES}
+    for name, text in held.items():
+        (tmp_path / "files" / name).write_text(text)
+        (tmp_path / "elsewhere" / name).write_text(text)
+    for name in ("spec", "elsewhere"):
+        (tmp_path / name / "stop.txt").write_text("the\n")
+    return tmp_path
+
+
+NAMED_FIELDS = pytest.mark.parametrize("named", NAMED)
+
+
+def _replaced(path: Path, elsewhere: Path) -> None:
+    path.unlink()
+    path.symlink_to(elsewhere)
+
+
+@NAMED_FIELDS
+def test_what_a_spec_names_is_read_below_its_directory(folder: Path, named: str) -> None:
+    home = folder / ("spec" if named == "stop_words" else "files")
+    (home / "deep").mkdir()
+    name = NAMED[named]
+    if named == "file":  # its word list lies beside it
+        (home / "deep" / NAMED["vocabulary"]).write_text(WORDS)
+    (home / name).rename(home / "deep" / name)
+    (home / "link").symlink_to("deep")
+    _ingested(folder, named, f"link/{name}")
+    assert (folder / "corpus" / "manifest.json").exists()
+
+
+@NAMED_FIELDS
+@pytest.mark.parametrize(
+    "way", ["parent", "absolute", "home", "link", "folder", "device", "pipe", "directory", "large"]
+)
+def test_what_a_spec_names_does_not_leave_its_directory(
+    folder: Path, named: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, name = folder / ("spec" if named == "stop_words" else "files"), NAMED[named]
+    monkeypatch.setenv("HOME", str(folder / "elsewhere"))
+    monkeypatch.setattr(limits, "LARGEST_NAMES", 100)
+    place, path = name, home / name
+    if way == "parent":
+        place = f"../elsewhere/{name}"
+    elif way == "absolute":
+        place = str(folder / "elsewhere" / name)
+    elif way == "home":
+        place = f"~/{name}"
+    elif way == "link":
+        _replaced(path, folder / "elsewhere" / name)
+    elif way == "folder":
+        (home / "deep").symlink_to(folder / "elsewhere")
+        place = f"deep/{name}"
+    elif way == "device":
+        _replaced(path, Path("/dev/null"))
+    elif way == "pipe":
+        path.unlink()
+        os.mkfifo(path)
+    elif way == "directory":
+        path.unlink()
+        path.mkdir()
+    elif named == "file":
+        pytest.skip("files of documents are read in pieces")
+    else:
+        path.write_text(path.read_text() + "\n" * 100)
+    reason = "(leaves|is a link to a file outside|not a regular file|and 100 are allowed)"
+    with pytest.raises(InputError, match=reason) as refused:
+        _ingested(folder, named, place)
+    assert "\n" not in str(refused.value)
+    assert not list(folder.glob("corpus*"))
+
+
+def test_a_part_outside_the_directory_of_shares_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "shares"
+    folder.mkdir()
+    pq.write_table(pa.table({"document_id": [1], "topic_shares": [[1.0]]}), tmp_path / "other.parquet")
+    parts = {"../other.parquet": {"documents": 1, "sha256": ""}}
+    about = About("", "", "", 1, None, ShareTotals()).fields(columns=["document_id"], parts=parts)
+    (folder / ABOUT_NAME).write_text(json.dumps(about))
+    with pytest.raises(InputError, match=r"'\.\./other\.parquet' leaves this directory"):
+        documents_of_topic(tmp_path / "model", folder, 0)
+
+
+def test_a_record_removes_nothing_outside_of_its_store(tmp_path: Path) -> None:
+    """A fold removes the one before, whose arrays are where its record says."""
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "zarr.json").write_text("{}")
+    (tmp_path / "mine").mkdir()
+    checkpoints = Checkpoints(tmp_path / "store", "range", "make it again")
+    checkpoints.commit_fold("a", PartialResult({"sum": np.ones(3)}))
+    record = read_record(checkpoints.store, "range-fold-a", "") or {}
+    write_record(checkpoints.store, "range-fold-a", {**record, "attempt": "../../mine"})
+    with pytest.raises(InputError, match=r"'\.\./\.\./mine' leaves this directory"):
+        checkpoints.commit_fold("b", PartialResult({"sum": np.ones(3)}), folds=["a"])
+    assert (tmp_path / "mine").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("c/manifest.json", ("info", "c")),
+        ("c/vocabulary.parquet", ("scan", "c", "n")),
+        ("c/documents/part-00000.parquet", ("scan", "c", "n")),
+        ("m/zarr.json", ("infer", "m", "f", "--topics", "2")),
+        ("m/word/zarr.json", ("infer", "m", "f", "--topics", "2")),
+        ("m/word/c/0", ("infer", "m", "f", "--topics", "2")),  # read by Zarr
+    ],
+)
+@pytest.mark.parametrize("odd", ["fifo", "device"])
+def test_a_fifo_or_device_in_a_store_is_not_read(
+    file: str, line: tuple[str, ...], odd: str, tmp_path: Path, invoke: Command
+) -> None:
+    sizes = ("--documents", "40", "--vocabulary-size", "30", "--topics", "3", "--workers", "1")
+    assert invoke("simulate", tmp_path / "c", *sizes).code == 0
+    assert invoke("scan", tmp_path / "c", tmp_path / "m", "--max-topics", "2", "--workers", "1").code == 0
+    place = tmp_path / file
+    place.unlink()
+    if odd == "fifo":
+        os.mkfifo(place)
+    else:
+        place.symlink_to("/dev/zero")
+    given = [tmp_path / part if part in ("c", "m", "n", "f") else part for part in line]
+    refused(invoke(*given).without_progress(), 3, f"{place} is a ", "not a regular file")
+
+
+@pytest.mark.parametrize("name", ["_shares.json", "part-00000.parquet"])
+def test_a_fifo_in_shares_is_not_read(name: str, tmp_path: Path, invoke: Command) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    refused(invoke("info", tmp_path / "fifo"), 3, f"{tmp_path}/fifo is a named pipe, not a regular file")
+    parts = {"part-00000.parquet": {"documents": 1, "sha256": ""}}
+    about = About("", "", "", 1, None, ShareTotals()).fields(columns=["document_id"], parts=parts)
+    (tmp_path / ABOUT_NAME).write_text(json.dumps(about))
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    refused(invoke("documents", tmp_path / "model", tmp_path), 3, f"{tmp_path / name} is a named pipe")

@@ -161,13 +161,6 @@ def test_a_tokenizer_of_the_current_directory(scheduler: str, tmp_path: Path) ->
     assert read_manifest(tmp_path / "out").settings["read_tokenizer"] == "ours_to_try:split"
 
 
-@pytest.mark.slow
-def test_a_bad_record_in_a_worker_process_is_one_line(texts: Path, refused: Callable[..., None]) -> None:
-    (texts / "more" / "b.jsonl").write_text('{"id": 1, "text": 7}\n')
-    arguments = ("in", "out", "--scheduler", "processes", "--workers", "1")
-    refused(arguments, "b.jsonl, line 1: text is of type int, not a string; ", "--on-bad-record quarantine")
-
-
 SPEC = """
 name = "weather"
 title = "Weather"

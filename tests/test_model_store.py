@@ -1,8 +1,9 @@
-"""The model store: what infer promises about its arrays, labels for xarray, and damage that is found."""
+"""Model stores, and the labels of their topics."""
 
 from __future__ import annotations
 
 import copy
+import doctest
 import json
 import shutil
 from dataclasses import replace
@@ -12,10 +13,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from hypothesis import given
+from hypothesis import strategies as st
 
-from streaming_jsmf import InferSettings, ScanSettings, infer, open_model, scan
+from streaming_jsmf import InferSettings, ScanSettings, fit, infer, open_model, scan
+from streaming_jsmf.cli.main import run
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.evaluation.matching import match_topics, yy_error
+from streaming_jsmf.inference import words
+from streaming_jsmf.inference.words import label_words, topic_labels
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.topics.infer import fit_moments, infer_each
@@ -23,7 +29,7 @@ from streaming_jsmf.topics.store import model_names, read_model, write_model
 from streaming_jsmf.topics.variables import MODEL_VARIABLES
 from tests import reference, reference_anchors
 from tests.corpora import Planted
-from tests.damage import SOME, Damage
+from tests.damage import SOME, Damage, rewritten
 
 SYNCHRONOUS = Execution("synchronous")
 SETTINGS = InferSettings(n_topics=5)
@@ -207,3 +213,108 @@ def test_provenance_says_what_made_it(model_path: Path, moments: Moments) -> Non
     assert set(model.provenance["stages"]) == {"eigenpairs", "rectification", "anchor_words", "words"}
     assert all(stage["peak_memory"] > 0 for stage in model.provenance["stages"].values())
     assert model.settings["n_topics"] == 5
+
+
+# -- Labels of topics: prominent and characteristic words, none twice --
+
+
+def test_words_on_both_lists_come_first_and_a_shared_word_goes_where_it_suits_best() -> None:
+    prominent = np.array([[9, 1, 2], [9, 4, 5]])
+    characteristic = np.array([[1, 2, 9], [9, 6, 4]])
+    # Ranks: topic 0 has 1 at 1 + 0, 2 at 2 + 1 and 9 at 0 + 2; topic 1 has 9 at 0 + 0, 4 at 1 + 2, 6 at 3 + 1.
+    np.testing.assert_array_equal(label_words(prominent, characteristic, 3), [[1, 2, -1], [9, 4, 6]])
+
+
+def test_words_on_only_one_list_fill_up_the_label() -> None:
+    prominent, characteristic = np.array([[0, 1, 2]]), np.array([[3, 1, 4]])
+    np.testing.assert_array_equal(label_words(prominent, characteristic, 5), [[1, 0, 3, 2, 4]])
+
+
+@given(st.integers(1, 8), st.integers(1, 6), st.integers(0, 1000))
+def test_no_word_labels_two_topics(n_topics: int, count: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    lists = [np.array([rng.permutation(12)[:6] for _ in range(n_topics)]) for _ in range(2)]
+    labels = label_words(lists[0], lists[1], count)
+    assert labels.shape == (n_topics, count)
+    used = labels[labels >= 0]
+    assert len(set(used.tolist())) == used.size
+    for topic, row in enumerate(labels):
+        assert set(row[row >= 0].tolist()) <= {*lists[0][topic].tolist(), *lists[1][topic].tolist()}
+        # What is missing is missing at the end.
+        assert (np.diff((row < 0).astype(int)) >= 0).all()
+
+
+def test_topics_shows_labels_and_a_model_without_them_is_shown_too(
+    corpus_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "model"
+    assert run(["fit", str(corpus_path), str(model), "--topics", "5"]) == 0
+    arrays = read_model(model, ("word", "label_words")).arrays
+    spelled = [[str(arrays["word"][word]) for word in row if word >= 0] for row in arrays["label_words"]]
+    assert len({word for row in spelled for word in row}) == sum(map(len, spelled))
+    printed = capsys.readouterr().out
+    for row in spelled:
+        assert f"%  {', '.join(row)}" in printed
+    assert run(["topics", str(model), "--json"]) == 0
+    assert [row["label"] for row in json.loads(capsys.readouterr().out)] == spelled
+    rewritten(model, lambda about: about["digests"].pop("label_words"))
+    assert run(["topics", str(model), "--json"]) == 0
+    assert [row["label"] for row in json.loads(capsys.readouterr().out)] == [[]] * 5
+
+
+@pytest.mark.parametrize(
+    ("label", "others", "shown"),
+    [
+        ("game games team", "year hockey", "game, team, year"),
+        ("game games cities", "city gaming hockey", "game, cities, hockey"),
+        ("game games", "gamers", "game, other"),
+        ("president white house", "white white_house congress", "president, white house, congress"),
+        ("president white house", "white congress law white_house", "president, white, house"),
+        ("white_house houses gun", "guns law", "white house, gun, law"),
+        ("white white_house gun", "white white_house guns law", "white house, gun, law"),
+        ("gun guns_gun", "law", "gun, law"),
+        ("car care cart", "cars", "car, care, cart"),
+        ("armenia armenian turkish", "taken", "armenia, turkish, other"),
+    ],
+)
+def test_a_label_has_no_two_words_of_one_stem_and_phrases_for_their_parts(
+    label: str, others: str, shown: str
+) -> None:
+    rows = [[word.replace("_", " ") for word in text.split()] for text in (label, others)]
+    words = [*rows[0], *rows[1], "other", "taken"]
+    # The second topic is labeled by the last word, which the first may not use.
+    ids = [[words.index(word) for word in row] for row in rows]
+    n = len(ids[0])
+    arrays = {
+        "word": np.array(words),
+        "label_words": np.array([ids[0], [words.index("taken")] + [-1] * (n - 1)]),
+        "prominent_words": np.array([[*ids[1], words.index("other")]] * 2),
+    }
+    found = topic_labels(arrays)
+    assert ", ".join(found[0]) == shown
+    assert found[1] == ("taken",)
+
+
+def test_phrases_of_the_corpus_label_its_topics() -> None:
+    rng = np.random.default_rng(0)
+    themes = (
+        "space station orbit orbits rocket",
+        "white house senate senates vote",
+        "ice hockey goal goals team",
+    )
+    texts = []
+    for i in range(150):
+        first, second, *rest = themes[i % 3].split()
+        texts.append(" ".join([f"{first} {second}", *rng.choice(rest, 12), f"{first} {second}"]))
+    model = fit(texts, n_topics=3, ngrams=2, max_df=1.0, stop_words="none", polish=False)
+    shown = model.topics()["label"].tolist()
+    assert {
+        phrase for phrase in ("space station", "white house", "ice hockey") if phrase in " | ".join(shown)
+    } == {"space station", "white house", "ice hockey"}
+    for label in shown:
+        parts = [part for word in label.split(", ") for part in word.split()]
+        assert len({part.rstrip("s") for part in parts}) == len(parts)
+
+
+def test_examples_hold() -> None:
+    assert doctest.testmod(words).failed == 0

@@ -1,27 +1,53 @@
-"""The moments store against the dense oracle, and the properties that make it mergeable and resumable."""
+"""Moments: the whole of a scan and of an exact one, blocks and chunks of documents, and the memory they take."""
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 import shutil
 import tempfile
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import xarray as xr
-from hypothesis import given
+import zarr
+from dask.sizeof import sizeof
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import coo_array, csr_array, csr_matrix, vstack
 
+from streaming_jsmf import scan
 from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.corpus import footer as footer_module
+from streaming_jsmf.corpus import format as format_module
 from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions
+from streaming_jsmf.corpus.csr import iter_blocks, read_block, to_dask_array
+from streaming_jsmf.corpus.units import Partition, WorkUnit, list_units, partition_units, plan_partitions
+from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.evaluation.matching import yy_error
-from streaming_jsmf.moments.memory import scan_memory
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.linalg import csr, eigen
+from streaming_jsmf.moments import memory as planning
+from streaming_jsmf.moments.changes import Changes
+from streaming_jsmf.moments.memory import fitting_settings, scan_memory
 from streaming_jsmf.moments.partition import load_partition
+from streaming_jsmf.moments.select import select_partitions
+from streaming_jsmf.moments.stages import cooccurrence as stage_module
 from streaming_jsmf.moments.stages.range import RangeReduction
+from streaming_jsmf.moments.store import open_moments
+from streaming_jsmf.storage import arrays
+from streaming_jsmf.storage.arrays import read_array, write_array
 from tests import reference
-from tests.corpora import Planted, planted, write_corpus
-from tests.stores import SMALL, half, scanned
+from tests.corpora import BAD_BAGS, Planted, planted, write_corpus, write_lists
+from tests.outcomes import Command, refused
+from tests.stores import SMALL, dense, digests, half, partial_names, scanned
 
 
 @pytest.mark.parametrize("scheme", ["capped", "uniform", "length"])
@@ -120,3 +146,447 @@ def test_projected_memory_grows_by_the_documents_alone(documents: Planted, tmp_p
         sizes.append([scan_memory(120, SMALL, partitions, 2, share) for share in (None, 0.0, 1.0)])
     assert sizes[1][:2] == pytest.approx(sizes[0][:2], rel=0.01)
     assert sizes[1][2] - sizes[0][2] == pytest.approx(3 * 16 * (documents.counts > 0).sum(), rel=0.1)
+
+
+# -- Stores with the whole C: counted in panels, committed and changed like the rest, refused where it does not fit --
+
+
+EXACT = replace(SMALL, exact=True)
+
+
+@pytest.fixture(scope="module")
+def store(corpus_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("exact") / "m"
+    scanned(corpus_path, path, EXACT)
+    return path
+
+
+def test_the_matrix_is_that_of_equation_1(store: Path, documents: Planted) -> None:
+    c = open_moments(store).cooccurrence()
+    expected = dense(documents.counts)
+    np.testing.assert_allclose(c, expected, atol=2e-7 * expected.max())
+    np.testing.assert_array_equal(c, c.T)
+    assert c.min() == 0.0
+    np.testing.assert_allclose(c.sum(axis=1), open_moments(store).row_sum, rtol=1e-6)
+    assert partial_names(store, "cooccurrence") == [], "what the panels were made of is gone"
+
+
+def test_eigenpairs_are_those_of_the_matrix(store: Path, documents: Planted) -> None:
+    pairs = open_moments(store).eigenpairs(5)
+    expected = reference.truncated_eig(dense(documents.counts), 15)
+    np.testing.assert_allclose(pairs.values, expected.values, rtol=1e-5, atol=1e-9)
+    overlap = np.abs(np.sum(pairs.vectors[:, :5] * expected.vectors[:, :5], axis=0))
+    np.testing.assert_allclose(overlap, 1, atol=1e-5)
+
+
+def test_characteristic_words_come_from_exact_rows(store: Path) -> None:
+    moments = open_moments(store)
+    np.testing.assert_array_equal(moments.cooccurrence_rows([7, 3]), moments.cooccurrence()[[7, 3]])
+
+
+def test_lanczos_gives_the_dense_eigenpairs_and_the_same_bits() -> None:
+    rng = np.random.default_rng(0)
+    left, _ = np.linalg.qr(rng.standard_normal((600, 600)))
+    # The negative end is the larger in magnitude, where the wrong kind of solver would look.
+    spectrum = np.concatenate([np.linspace(1, 0.5, 12), np.zeros(580), np.linspace(-1.5, -2, 8)])
+    matrix = (left * spectrum) @ left.T
+    matrix = (matrix + matrix.T) / 2
+    first, second = (eigen.symmetric_eigenpairs(matrix, 12) for _ in range(2))
+    np.testing.assert_allclose(first.values, spectrum[:12], atol=1e-9)
+    np.testing.assert_allclose(matrix @ first.vectors, first.vectors * first.values, atol=1e-8)
+    np.testing.assert_array_equal(first.vectors, second.vectors)
+
+
+@pytest.mark.parametrize("scheduler", ["threads", pytest.param("processes", marks=pytest.mark.slow)])
+def test_panels_and_workers_change_no_bit(
+    scheduler: str, corpus_path: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scanned(corpus_path, tmp_path / "workers", EXACT, execution=Execution(scheduler, 2))
+    assert digests(tmp_path / "workers") == digests(store)
+    # 120 words in panels of 17 rows.
+    monkeypatch.setattr(stage_module, "PANEL_BYTES", 8 * 120 * 17)
+    assert len(list(stage_module.row_panels(120))) == 8
+    scanned(corpus_path, tmp_path / "panels", EXACT, execution=Execution("threads", 2))
+    assert digests(tmp_path / "panels") == digests(store)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pairs", [pytest.param(3000, marks=pytest.mark.slow), 500])
+def test_documents_multiplied_in_several_chunks(
+    pairs: int, corpus_path: Path, documents: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distinct = np.count_nonzero(documents.counts, axis=1)
+    assert 500 < distinct.max() ** 2 < 3000, "fewer pairs than those of a document, and more"
+    monkeypatch.setattr(csr, "PAIRS_AT_ONCE", pairs)
+    scanned(corpus_path, tmp_path / "m", EXACT)
+    expected = dense(documents.counts)
+    np.testing.assert_allclose(
+        open_moments(tmp_path / "m").cooccurrence(), expected, atol=2e-7 * expected.max()
+    )
+
+
+def test_a_matrix_that_does_not_fit_is_refused_before_the_scan(
+    corpus_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InputError, match=r"exact=True needs about .*MiB.*memory allows 95.37 MiB; .*enn"):
+        scanned(corpus_path, tmp_path / "m", EXACT, execution=Execution("synchronous", memory=100_000_000))
+    monkeypatch.setattr(stage_module, "machine_memory", lambda: 10_000_000)
+    with pytest.raises(InputError, match=r"120 x 120 co-occurrences and this machine has 9.54 MiB"):
+        scanned(corpus_path, tmp_path / "m", EXACT)
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_store_without_the_matrix_says_how_to_add_it(corpus_path: Path, tmp_path: Path) -> None:
+    moments = scanned(corpus_path, tmp_path / "m")
+    with pytest.raises(InputError, match=r"exact=True, or use rectify='enn'"):
+        moments.cooccurrence()
+    with pytest.raises(SettingsMismatchError, match="exact: stored None, asked True"):
+        scanned(corpus_path, tmp_path / "m", EXACT)
+
+
+def test_some_partitions_have_no_matrix_of_their_own(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    corpus = write_corpus(tmp_path / "corpus", planted(120, 60, 3, seed=1).counts, shards=1)
+    [shard] = corpus.glob("part-*.parquet")
+    table = pq.read_table(shard)
+    pq.write_table(table.append_column("year", pa.array([1990 + i % 2 for i in range(120)])), shard)
+    settings = replace(EXACT, max_topics=3, partition_by="year")
+    selected = select_partitions(scanned(corpus, tmp_path / "m", settings), "1990")
+    with pytest.raises(InputError, match=r"not of 1990; use rectify='enn'"):
+        selected.cooccurrence()
+    assert selected.cooccurrence_rows([1, 2]).shape == (2, 60)
+    assert selected.eigenpairs(3).positive >= 3
+
+
+@pytest.mark.parametrize(
+    "settings", [EXACT, replace(SMALL, document_weights="uniform", seed=3)], ids=["exact", "one scan"]
+)
+def test_the_error_names_a_command_that_adds_the_third_moment(
+    settings: ScanSettings, corpus_path: Path, tmp_path: Path, invoke: Command
+) -> None:
+    store = tmp_path / "my moments"
+    scanned(corpus_path, store, settings)
+    before = digests(store)
+    infer = ("infer", store, tmp_path / "model", "--topics", 4, "--engine", "stod")
+    outcome = invoke(*infer)
+    refused(outcome, 2, "third moment", str(store))
+    program, *arguments = shlex.split(outcome.err.partition("add it with ")[2])
+    assert program == "streaming-jsmf"
+    log = invoke(*arguments, "--scheduler", "synchronous").err
+    assert "third_moment: partition" in log
+    assert not re.search("(range|cooccurrence): partition", log), "one pass, for the third moment alone"
+    assert {name: value for name, value in digests(store).items() if name in before} == before
+    assert invoke(*infer).code == 0
+
+
+# -- Partitions that fit a memory budget: chosen once, recorded, and kept on the next run --
+
+
+#: A corpus of 300 M nonzeros in row groups of 1 M, as its footers describe it.
+UNITS = tuple(WorkUnit(f"part-{i:05d}", 0, 10_000, 1_000_000, f"{i:064x}") for i in range(300))
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("n_words", "memory", "workers"), [(20_000, 610, 2), (100_000, 1060, 2), (20_000, 455, 1)]
+)
+def test_the_largest_partitions_that_fit_are_chosen(n_words: int, memory: int, workers: int) -> None:
+    few = ScanSettings(sample_share=1e-9)
+    chosen = fitting_settings(few, n_words, UNITS, Execution("threads", workers, memory * MIB))
+    size = chosen.partition_nonzeros
+    assert size is not None
+    assert size < ScanSettings().partition_budget(300_000_000, n_words)
+    needed = [
+        scan_memory(n_words, chosen, plan_partitions(UNITS, larger), workers)
+        for larger in (size, size + 4_000_000)
+    ]
+    assert needed[0] <= memory * MIB < needed[1]
+
+
+def test_documents_that_do_not_fit_are_sampled() -> None:
+    nonzeros, n_words, held = 40_000_000, 20_000, []
+    units = tuple(replace(unit, rows=400_000, nonzeros=nonzeros // 10) for unit in UNITS[:10])
+    for memory in (2000, 900, 700):
+        execution = Execution("threads", 1, memory * MIB)
+        chosen = fitting_settings(ScanSettings(), n_words, units, execution)
+        share = chosen.held_share(400_000 * 10, n_words, nonzeros)
+        held.append(share)
+        partitions = plan_partitions(units, chosen.partition_budget(nonzeros, n_words))
+        assert scan_memory(n_words, chosen, partitions, 1, share) <= memory * MIB
+    assert held[0] == 1 > held[1] >= held[2] > 0
+
+
+def test_memory_to_spare_a_size_of_ones_own_and_no_hope_change_nothing() -> None:
+    own = ScanSettings(partition_nonzeros=40_000_000)
+    for chosen, memory in (
+        (ScanSettings(), 64_000),
+        (ScanSettings(), None),
+        (own, 900),
+        (ScanSettings(), 300),
+    ):
+        execution = Execution("threads", 2, None if memory is None else memory * MIB)
+        assert fitting_settings(chosen, 100_000, UNITS, execution) == chosen
+
+
+def test_the_chosen_size_is_a_setting_of_the_store_and_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "PARTITION_STEP", 1000)
+    corpus = write_corpus(tmp_path / "c", planted(600, 120, 4, length=60, seed=1).counts, row_group_rows=20)
+    nonzeros, settings = open_corpus(corpus).nonzeros, ScanSettings(max_topics=4)
+
+    def budget(size: int) -> int:
+        parts = plan_partitions(list_units(open_corpus(corpus)), size)
+        return scan_memory(120, settings, parts, 1, 1.0) + 2000 * planning.BYTES_PER_NONZERO
+
+    small, large = (Execution("synchronous", memory=budget(size)) for size in (nonzeros // 4, nonzeros // 2))
+    first = scan(corpus, tmp_path / "m", settings, small)
+    size = first.settings.partition_nonzeros
+    assert size is not None
+    assert len(first.manifest.partitions) > 2
+    again = scan(corpus, tmp_path / "m", settings, large)
+    assert again.digests() == first.digests()
+    assert again.settings.partition_nonzeros == size
+    more = write_corpus(tmp_path / "more", planted(60, 120, 4, length=60, seed=2).counts)
+    grown = scan(corpus, tmp_path / "m", settings, large, changes=Changes(add=[str(more)]))
+    assert grown.settings == first.settings
+    grown = scan(corpus, tmp_path / "m", settings, large, changes=Changes(remove=[str(more)]))
+    assert grown.digests() == first.digests()
+    same = scan(corpus, tmp_path / "n", ScanSettings(max_topics=4, partition_nonzeros=size))
+    assert same.digests() == first.digests()
+    with pytest.raises(InputError, match="partition_nonzeros"):
+        scan(corpus, tmp_path / "m", settings)
+
+
+@pytest.mark.parametrize("budget", ["--memory", None])
+def test_a_corpus_in_place_is_hashed_once_and_each_footer_read_once(
+    budget: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = planted(300, 60, 4, length=60, seed=1).counts
+    corpus = write_corpus(tmp_path / "c", counts, row_group_rows=50, shards=3)
+    hashed, opened = Counter[str](), Counter[str]()
+    sha256_of, parquet_file = format_module.sha256_of, footer_module.pq.ParquetFile
+
+    def hash_and_count(path: str) -> str:
+        hashed[path] += 1
+        return sha256_of(path)
+
+    def open_and_count(path: str, **options: Any) -> Any:
+        opened[path] += 1
+        return parquet_file(path, **options)
+
+    monkeypatch.setattr(format_module, "sha256_of", hash_and_count)
+    monkeypatch.setattr(footer_module.hash_of_shard, "__defaults__", (hash_and_count,))
+    monkeypatch.setattr(footer_module.pq, "ParquetFile", open_and_count)
+    execution = Execution("synchronous", memory=None if budget is None else 4000 * MIB)
+    scan(corpus, tmp_path / "m", ScanSettings(max_topics=4), execution)
+    assert sorted(hashed.values()) == [1, 1, 1]
+    # Once to know the row groups, and once for each to read it.
+    read = sum(opened.values())
+    assert read == 3 + len(list_units(open_corpus(corpus)))
+
+
+def test_two_workers_find_an_even_number_of_partitions() -> None:
+    for millions, expected in ((3, 1), (8, 1), (9, 2), (17, 4), (33, 6), (500, 64), (9000, 142)):
+        budget = ScanSettings().partition_budget(millions * 10**6, 1000)
+        assert -(-millions * 10**6 // budget) == expected
+    assert ScanSettings().partition_budget(0, 1000) == 8_000_000
+    assert ScanSettings(partition_nonzeros=7).partition_budget(21, 10) == 7
+
+
+# -- Uncompressed local chunks written without Zarr are those that Zarr writes; folds in memory are handed out once --
+
+
+DTYPES = ("float64", "float32", "int64", "int32", "bool")
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "CHUNK_BYTES", 256)
+
+
+def files_of(array: Path) -> dict[str, bytes]:
+    """The files of the chunks of an array."""
+    files = (path for path in (array / "c").rglob("*") if path.is_file())
+    return {str(file.relative_to(array)): file.read_bytes() for file in files}
+
+
+@pytest.mark.usefixtures("small_chunks")
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=2), st.sampled_from(DTYPES), st.booleans())
+@settings(deadline=None, max_examples=25)
+def test_zarr_reads_what_is_written_and_the_other_way_round(
+    shape: list[int], dtype: str, turned: bool
+) -> None:
+    values = (np.arange(np.prod(shape)).reshape(shape) % 7).astype(dtype)
+    values = values.T if turned else values
+    with tempfile.TemporaryDirectory() as folder:
+        place, names = Path(folder), ("a", "b")[: values.ndim]
+        digest = write_array(place, "ours", values, names)
+        read = zarr.open_array(str(place / "ours"), mode="r")
+        np.testing.assert_array_equal(read[...], values)
+        again = zarr.create_array(
+            str(place / "zarr"), shape=values.shape, dtype=dtype, chunks=read.chunks, compressors=None
+        )
+        again[...] = values
+        for name in ("ours", "zarr"):
+            found = read_array(place, name, digest)
+            assert found.dtype == values.dtype
+            np.testing.assert_array_equal(found, values)
+        ours, of_zarr = files_of(place / "ours"), files_of(place / "zarr")
+        # Zarr omits chunks of zeros by default.
+        assert of_zarr.items() <= ours.items()
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("size", [0, 100, 300])
+def test_a_chunk_of_another_size_is_damaged(size: int, tmp_path: Path) -> None:
+    digest = write_array(tmp_path, "a", np.arange(100.0), ["x"])
+    chunk = tmp_path / "a" / "c" / "1"
+    chunk.write_bytes(chunk.read_bytes()[:size].ljust(size, b"x"))
+    with pytest.raises(StoreError, match="damaged"):
+        read_array(tmp_path, "a", digest)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_a_missing_or_altered_chunk_differs_from_its_digest(tmp_path: Path) -> None:
+    digest = write_array(tmp_path, "a", np.arange(100.0), ["x"])
+    chunk = tmp_path / "a" / "c" / "1"
+    content = chunk.read_bytes()
+    chunk.write_bytes(content[::-1])
+    with pytest.raises(StoreError, match="digest"):
+        read_array(tmp_path, "a", digest)
+    chunk.unlink()
+    with pytest.raises(StoreError, match="digest"):
+        read_array(tmp_path, "a", digest)
+
+
+@pytest.mark.parametrize("size", [10**30, 0])
+def test_a_chunk_size_that_no_array_can_have_is_damage(size: int, tmp_path: Path) -> None:
+    digest = write_array(tmp_path, "a", np.arange(100.0), ["x"])
+    metadata = tmp_path / "a" / "zarr.json"
+    described = json.loads(metadata.read_text(encoding="utf-8"))
+    described["chunk_grid"]["configuration"]["chunk_shape"] = [size]
+    metadata.write_text(json.dumps(described), encoding="utf-8")
+    with pytest.raises(StoreError, match="damaged"):
+        read_array(tmp_path, "a", digest)
+
+
+# -- Units, partitions and blocks: documents are read as they were written, and bad records are named --
+
+
+def test_blocks_hold_the_documents_in_order(corpus_path: Path, documents: Planted) -> None:
+    corpus = open_corpus(corpus_path)
+    units = list_units(corpus)
+    assert len(units) == 12
+    blocks = list(iter_blocks(units, corpus.n_words))
+    assert [block.shape[0] for block in blocks] == [unit.rows for unit in units]
+    np.testing.assert_array_equal(vstack(blocks).toarray(), documents.counts)
+
+
+def test_blocks_are_views_of_what_arrow_read(corpus_path: Path) -> None:
+    corpus = open_corpus(corpus_path)
+    block = read_block(list_units(corpus)[0], corpus.n_words)
+    assert block.data.dtype == np.int32
+    assert block.indices.dtype == np.int32
+    # Arrow's buffers are read-only; a copy would not be.
+    assert not block.data.flags.writeable
+    assert not block.indices.flags.writeable
+
+
+def test_the_dask_array_is_lazy_blocks_of_csr(corpus_path: Path, documents: Planted) -> None:
+    h = to_dask_array(open_corpus(corpus_path))
+    assert h.shape == documents.counts.shape
+    assert h.numblocks == (12, 1)
+    assert isinstance(h._meta, csr_array)
+    lengths = h.map_blocks(
+        lambda block: np.asarray(block.sum(axis=1))[:, None],
+        dtype=np.int64,
+        chunks=(h.chunks[0], (1,)),
+        meta=np.empty((0, 0), np.int64),
+    )
+    np.testing.assert_array_equal(
+        lengths.compute(scheduler="synchronous").ravel(), documents.counts.sum(axis=1)
+    )
+    whole = h.compute(scheduler="synchronous")
+    np.testing.assert_array_equal(whole.toarray(), documents.counts)
+
+
+@pytest.mark.parametrize("make", [csr_array, csr_matrix, coo_array])
+def test_dask_measures_the_size_of_a_sparse_array(make: type) -> None:
+    array = make(np.eye(1000))
+    held = sum(value.nbytes for value in vars(array).values() if isinstance(value, np.ndarray))
+    assert sizeof(array) >= max(held, 8000)
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=80), st.integers(1, 3000))
+def test_partitions_cover_all_units_in_order_and_keep_the_budget(sizes: list[int], budget: int) -> None:
+    ranges = partition_units(sizes, budget)
+    assert [number for group in ranges for number in group] == list(range(len(sizes)))
+    assert all(len(group) for group in ranges)
+    assert max(sum(sizes[i] for i in group) for group in ranges) < budget + max(max(sizes), 1)
+    assert len(ranges) <= max(1, -(-sum(sizes) // budget))
+
+
+def test_a_partition_is_known_by_its_content(corpus_path: Path, tmp_path: Path) -> None:
+    first = plan_partitions(list_units(open_corpus(corpus_path)), 2000)
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    for path in corpus_path.iterdir():
+        (moved / path.name).write_bytes(path.read_bytes())
+    second = plan_partitions(list_units(open_corpus(moved)), 2000)
+    assert [p.content for p in first] == [p.content for p in second]
+    assert len({p.content for p in first}) == len(first) > 1
+
+
+GOOD_IDS, GOOD_COUNTS = [[0, 2], [1], [0, 1, 2]], [[1, 1], [4], [1, 2, 3]]
+
+
+def bad_corpus(directory: Path, ids: list[object], counts: list[object], *, statistics: bool = False) -> Path:
+    """Two good row groups of three rows, then one with the given lists; no statistics that would give it away."""
+    table = pa.table(
+        {
+            "ids": pa.array([*GOOD_IDS, *GOOD_IDS, *ids], pa.list_(pa.int32())),
+            "counts": pa.array([*GOOD_COUNTS, *GOOD_COUNTS, *counts], pa.list_(pa.float32())),
+        }
+    )
+    directory.mkdir()
+    pq.write_table(table, directory / "a.parquet", row_group_size=3, write_statistics=statistics)
+    (directory / "vocab.txt").write_text("x\ny\nz\n", encoding="utf-8")
+    return directory
+
+
+@pytest.mark.parametrize("kind", BAD_BAGS)
+def test_a_bad_record_is_named_with_file_row_group_and_row(kind: str, tmp_path: Path) -> None:
+    ids, counts, reason = BAD_BAGS[kind]
+    corpus = open_corpus(bad_corpus(tmp_path / "c", [[0], ids, [1]], [[1], counts, [1]]))
+    with pytest.raises(InputError) as caught:
+        list(iter_blocks(list_units(corpus), corpus.n_words))
+    assert f"a.parquet, row group 2, row 1 from 0: {reason}" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_empty_documents_at_every_place_are_rows_of_zeros(tmp_path: Path) -> None:
+    directory = tmp_path / "c"
+    directory.mkdir()
+    write_lists(
+        directory / "a.parquet", [[], [0, 1], [], [0], []], [[], [1, 2], [], [3], []], row_group_rows=2
+    )
+    (directory / "vocab.txt").write_text("x\ny\n", encoding="utf-8")
+    corpus = open_corpus(directory)
+    blocks = vstack(list(iter_blocks(list_units(corpus), 2))).toarray()
+    np.testing.assert_array_equal(blocks, [[0, 0], [1, 2], [0, 0], [3, 0], [0, 0]])
+
+
+def test_a_damaged_page_is_named(tmp_path: Path) -> None:
+    directory = bad_corpus(tmp_path / "c", GOOD_IDS, GOOD_COUNTS)  # type: ignore[arg-type]
+    corpus = open_corpus(directory)
+    units = list_units(corpus)
+    path = directory / "a.parquet"
+    data = bytearray(path.read_bytes())
+    start = pq.ParquetFile(path).metadata.row_group(1).column(0).data_page_offset
+    data[start : start + 20] = b"\xff" * 20
+    path.write_bytes(bytes(data))
+    with pytest.raises(StoreError, match=r"a\.parquet"):
+        list(iter_blocks(units, 3))

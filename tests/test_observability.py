@@ -1,4 +1,4 @@
-"""The progress of a long job on a terminal, in lines and in JSON, and what a store records of it."""
+"""What a job tells: events, logs, displays and times."""
 
 from __future__ import annotations
 
@@ -13,18 +13,25 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from streaming_jsmf import timing
 from streaming_jsmf.cli.log_json import JsonLog
+from streaming_jsmf.cli.main import OneLine
 from streaming_jsmf.config import IngestRequest
+from streaming_jsmf.display import location, printable
 from streaming_jsmf.errors import InputError, LogError, StoreError
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.ingestion.ingest import ingest
@@ -44,9 +51,10 @@ from streaming_jsmf.jobs.events import (
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.run import watched
 from streaming_jsmf.storage.results import package_versions
+from streaming_jsmf.timing import span, stopwatch
 from tests.corpora import file_bytes, planted, write_corpus, write_texts
-from tests.outcomes import invoked, refused
-from tests.processes import PATIENCE, command, finished, killed, started, wait_for
+from tests.outcomes import Command, invoked, refused
+from tests.processes import PATIENCE, command, ended, finished, killed, started, wait_for
 from tests.stores import digests
 
 SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "1500")
@@ -510,3 +518,161 @@ def change(store: Path, stage: str, how: Any) -> None:
     del attributes["sha256"]
     attributes["sha256"] = fingerprint(attributes)
     path.write_text(json.dumps(record), encoding="utf-8")
+
+
+# -- What is said and kept: no secret of a URL, and nothing that a terminal would obey --
+
+
+#: Colour, title of the window, a C1 control sequence, text from right to left, a new line, a tag, half a pair.
+ORDERS = ("\x1b[31mred", "\x1b]0;t\x07", "\x9b2J", "\u202eabc", "two\nlines", "\U000e0041x", "caf\u00e9")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("ftp://user:S3CRET@host/corpus", "ftp://host/corpus"),
+        ("ftp://user:S3@CRET@host:21/c", "ftp://host:21/c"),
+        ("sftp://user:my S3'CRET@host/c", "sftp://host/c"),
+        ("https://S3CRET@host/a.csv", "https://host/a.csv"),
+        ("https://host/a.csv?sig=S3CRET&b=c#S3CRET", "https://host/a.csv"),
+        ("s3://bucket/a?X-Amz-Signature=S3CRET", "s3://bucket/a"),
+        ("simplecache::ftp://u:S3CRET@host/a", "simplecache::ftp://host/a"),
+        ("zip://a@b.csv::https://u:S3CRET@host/b.zip?k=S3CRET", "zip://a@b.csv::https://host/b.zip"),
+        ("abfs://u:S3CRET@account.net/a", "abfs://account.net/a"),
+        ("cannot open ftp://u:S3CRET@host/x: reason; twice FTP://u:S3CRET@host, so.",
+         "cannot open ftp://host/x: reason; twice FTP://host, so."),
+    ],
+)  # fmt: skip
+def test_a_location_has_no_secrets(given: str, said: str) -> None:
+    assert location(given) == said
+    assert location(said) == said
+    assert str(InputError(given)) == said
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/local/a@b?c=d::e",
+        "s3://bucket/part-?.parquet",
+        "s3://arn:aws:s3:eu:12:accesspoint/x/key@2",
+        "abfs://container@account.dfs.core.windows.net/a",
+        "github://org:repo@branch/a.csv",
+        "https://host/a@b.csv",
+        "memory://a@b/c",
+    ],
+)
+def test_texts_without_secrets_are_unchanged(name: str) -> None:
+    assert location(name) == name
+
+
+def test_printable_json_stands_for_the_same_values() -> None:
+    text = json.dumps([*ORDERS, "\ud800"], ensure_ascii=False)
+    shown = printable(text)
+    assert json.loads(shown) == [*ORDERS, "\ud800"]
+    assert "caf\u00e9" in shown
+    assert all(character.isprintable() for character in shown)
+
+
+def test_log_lines_are_one_line_without_secrets() -> None:
+    record = logging.LogRecord("x", logging.INFO, "", 0, "a\x1b[0m\nftp://u:S3CRET@h/c", None, None)
+    assert OneLine().format(record) == "a\\u001b[0m\\u000aftp://h/c"
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus whose words give orders to terminals."""
+    folder = write_corpus(tmp_path_factory.mktemp("hostile") / "c", planted(300, 40, 3, seed=1).counts)
+    spoilt = [f"{ORDERS[i % len(ORDERS)]}{i}" for i in range(40)]
+    (folder / "vocab.txt").unlink()
+    pq.write_table(pa.table({"word": spoilt}), folder / "vocabulary.parquet")
+    return folder
+
+
+def _obeyed(text: str) -> list[str]:
+    """Characters that a terminal obeys, but the ends of lines."""
+    return [character for character in text if printable(character, keep="\n\t\r") != character]
+
+
+@pytest.mark.slow
+def test_words_of_a_corpus_give_no_orders(hostile: Path, tmp_path: Path, invoke: Command) -> None:
+    model = tmp_path / "model"
+    fitted = invoke("fit", hostile, model, "--topics", "3", "--no-polish", "--scheduler", "synchronous")
+    assert fitted.code == 0, fitted.err
+    table = invoke("topics", model)
+    assert "\\u001b[31mred" in table.out
+    assert "two\\u000alines" in table.out or "two lines" in table.out
+    listed = invoke("topics", model, "--json")
+    assert "\x1b[31mred0" in {word for row in json.loads(listed.out) for word in row["prominent"]}
+    scores = invoke("evaluate", model, "--words", "5")
+    wrong = invoke("topics", tmp_path / "none\x1b[31m\nerror: two")
+    assert wrong.code == 2
+    assert wrong.err.count("\n") == 1
+    for said in (fitted, table, listed, scores, wrong, invoke("info", model)):
+        assert not _obeyed(said.out + said.err)
+    # A terminal that lacks the letters of the words.
+    for arguments in (("topics", model), ("topics", model, "--json")):
+        said = ended(command(*arguments), PYTHONIOENCODING="ascii")
+        assert said.code == 0, said.err
+    assert said.out != listed.out
+    assert json.loads(said.out) == json.loads(listed.out)
+
+
+# -- Spans of time: exclusive, of all threads, and nothing while nobody measures --
+
+
+class ThreadClock:
+    """Processor time as the test says it: a second of work is a second of this thread and of no other."""
+
+    def __init__(self) -> None:
+        self._own = threading.local()
+
+    def thread_time(self) -> float:
+        return getattr(self._own, "seconds", 0.0)
+
+    def work(self, seconds: float) -> None:
+        self._own.seconds = self.thread_time() + seconds
+
+
+@pytest.fixture
+def thread_clock(monkeypatch: pytest.MonkeyPatch) -> ThreadClock:
+    thread_clock = ThreadClock()
+    monkeypatch.setattr(timing, "time", thread_clock)
+    return thread_clock
+
+
+def nested(thread_clock: ThreadClock) -> None:
+    with span("outer"):
+        thread_clock.work(2)
+        with span("inner"):
+            thread_clock.work(6)
+
+
+def test_a_span_inside_another_counts_for_itself_in_every_thread(thread_clock: ThreadClock) -> None:
+    both = threading.Barrier(2)
+
+    def work() -> None:
+        both.wait()
+        with span("around"):
+            nested(thread_clock)
+            nested(thread_clock)
+
+    with stopwatch() as watch, ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(work) for _ in range(2)]:
+            done.result()
+    assert watch.seconds == {"around": 0, "outer": 8, "inner": 24}
+
+
+def test_a_span_that_fails_is_closed(thread_clock: ThreadClock) -> None:
+    with stopwatch() as watch:
+        with pytest.raises(ValueError, match="no"), span("a"):
+            raise ValueError("no")
+        nested(thread_clock)
+    assert watch.seconds == {"a": 0, "inner": 6, "outer": 2}
+
+
+def test_nothing_is_measured_while_nobody_asks_and_only_one_may(thread_clock: ThreadClock) -> None:
+    assert span("a") is span("b")
+    with stopwatch() as watch, pytest.raises(RuntimeError, match="already"), stopwatch():
+        pass
+    nested(thread_clock)
+    assert watch.seconds == {}

@@ -220,15 +220,6 @@ def test_missing_texts_are_dropped_and_counted(kind: str, documents: list[str], 
     assert steps["min_distinct_words"] == len(texts) - len(documents) + (kind == ".jsonl")
 
 
-def test_a_folder_of_the_hugging_face_hub_is_its_tables(documents: list[str], tmp_path: Path) -> None:
-    (tmp_path / "hub" / "data").mkdir(parents=True)
-    (tmp_path / "hub" / "README.md").write_text("# What the data are\n")
-    (tmp_path / "hub" / "LICENSE").write_text("CC0\n")
-    for number, half in enumerate((documents[::2], documents[1::2])):
-        pq.write_table(pa.table({"text": half}), tmp_path / "hub" / "data" / f"train-{number}-of-2.parquet")
-    assert ingest(tmp_path / "hub", tmp_path / "c").n_documents == len(documents)
-
-
 def test_a_table_of_losses_is_printed_unless_quiet(
     invoke: Command, tmp_path: Path, documents: list[str]
 ) -> None:

@@ -1,30 +1,37 @@
-"""Models of the tensor engine from stores: planted topics found in hard corpora, the verbs, errors in one line."""
+"""Models of the tensor engine from stores: planted topics at any number, the verbs, errors in one line, metrics."""
 
 from __future__ import annotations
 
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 import xarray as xr
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from streaming_jsmf import STOD, InferSettings, ScanSettings, StodSettings, fit, infer, open_model
 from streaming_jsmf.config import DocumentWeights
-from streaming_jsmf.errors import InputError
-from streaming_jsmf.evaluation.matching import match_topics
+from streaming_jsmf.errors import InputError, TooFewFactorsError
+from streaming_jsmf.evaluation.matching import match_topics, recovery_error
 from streaming_jsmf.evaluation.verdicts import warnings_of
+from streaming_jsmf.inference.correlations import dirichlet_prior, prior_sum
+from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.jobs.events import Event, Iteration
 from streaming_jsmf.moments.store import Moments, open_moments
+from streaming_jsmf.simulation import simulate_lda
+from streaming_jsmf.simulation.truth import read_truth
 from streaming_jsmf.topics.infer import fit_moments
-from streaming_jsmf.topics.store import Model, read_model
+from streaming_jsmf.topics.store import Model, read_model, write_model
 from streaming_jsmf.topics.variables import STOD_VARIABLES
 from tests.corpora import write_corpus
-from tests.outcomes import Command, refused
+from tests.outcomes import Command, printed, refused
 from tests.stores import SYNCHRONOUS, scanned
 
 Counts = NDArray[np.int64]
@@ -266,3 +273,178 @@ def test_an_alpha0_out_of_range_is_refused_before_any_work(
     value = alpha0 if alpha0 == "little" else float(alpha0)
     with pytest.raises(ValueError, match="alpha0 is "):
         STOD(2, alpha0=value, scratch=tmp_path / "not-even-looked-at").fit(corpus)
+
+
+# -- The tensor engine at numbers of topics that no corpus was made of: alpha0, topics, and what they predict --
+
+
+LAW = Law()
+#: Sum of the prior that the law_documents of the law are drawn with.
+TRUE_SUM = 0.3 * K
+ASKED = (K, 2 * K)
+
+
+@pytest.fixture(scope="module")
+def law_documents() -> NDArray[np.int64]:
+    return LAW.documents(np.random.default_rng(5).poisson(60, 2400))
+
+
+@pytest.fixture(scope="module")
+def law_moments(law_documents: NDArray[np.int64], tmp_path_factory: pytest.TempPathFactory) -> Moments:
+    """Of the first 2,000 law_documents."""
+    return scanned_third(law_documents[:2000], max(ASKED), tmp_path_factory.mktemp("any-k"))
+
+
+def scanned_third(counts: NDArray[np.int64], max_topics: int, folder: Path) -> Moments:
+    corpus = write_corpus(folder / "corpus", counts, row_group_rows=500)
+    settings = ScanSettings(max_topics=max_topics, third_moment=True)
+    return scanned(corpus, folder / "m", settings)
+
+
+def law_error(model: Model) -> float:
+    return recovery_error(model.arrays["word_topic"], LAW.word_topic)
+
+
+@pytest.mark.parametrize("n_topics", ASKED)
+def test_alpha0_is_found_whatever_k_is(n_topics: int, law_moments: Moments) -> None:
+    true = fit_moments(law_moments, StodSettings(n_topics, alpha0=TRUE_SUM), threads=1)
+    found = fit_moments(law_moments, StodSettings(n_topics), threads=1)
+    assert law_error(found) < 1.35 * law_error(true)
+    assert found.metrics["alpha0"] == pytest.approx(TRUE_SUM, rel=0.7)
+    assert not found.metrics["alpha0_at_end"]
+    shares = fit_moments(law_moments, StodSettings(n_topics, alpha0="shares"), threads=1)
+    if n_topics == K:
+        assert shares.metrics["alpha0"] == pytest.approx(TRUE_SUM, rel=0.15)
+        assert shares.metrics["share_sum"] == pytest.approx(1.0, abs=1e-3)
+    else:
+        assert shares.metrics["alpha0"] > 3 * TRUE_SUM, "what is wrong with that rule"
+        assert law_error(shares) > 1.35 * law_error(true)
+
+
+def test_topics_predict_documents_nearly_as_anchor_words_do(
+    law_moments: Moments, law_documents: NDArray[np.int64]
+) -> None:
+    n_topics = K + 2
+
+    def completed(topics: NDArray[np.float64], prior: NDArray[np.float64]) -> Completion:
+        completer = Completer.of(topics, prior, law_moments.term_count)
+        return completer.complete(csr_array(law_documents[2000:]), threads=1)
+
+    lr = fit_moments(law_moments, InferSettings(n_topics, correlations="refined"), threads=1).arrays
+    prior = dirichlet_prior(lr["topic_probability"], prior_sum(lr["topic_topic"], lr["topic_probability"]))
+    anchored = completed(lr["word_topic"], prior)
+    model = fit_moments(law_moments, StodSettings(n_topics), threads=1).arrays
+    found = completed(model["word_topic"], model["alpha"])
+    assert found.perplexity < 1.1 * anchored.perplexity < anchored.unigram_perplexity
+
+
+def test_the_threshold_changes_word_lists_alone(law_moments: Moments) -> None:
+    settings = StodSettings(K + 2, threshold=0.0)
+    plain, usual = (
+        fit_moments(law_moments, each, threads=1) for each in (settings, replace(settings, threshold=2.0))
+    )
+    lists = {"prominent_words", "characteristic_words", "label_words"}
+    for name in plain.arrays.keys() - lists:
+        np.testing.assert_array_equal(plain.arrays[name], usual.arrays[name], err_msg=name)
+    assert not np.array_equal(plain.arrays["prominent_words"], usual.arrays["prominent_words"])
+
+
+def test_words_of_short_documents_get_their_share_and_a_warning(tmp_path: Path) -> None:
+    """The third moment sees law_documents of three tokens and more; the last ten words are in shorter ones."""
+    random = np.random.default_rng(3)
+    long = np.hstack([LAW.documents(np.full(400, 20)), np.zeros((400, 10), np.int64)])
+    short = np.zeros((300, long.shape[1]), np.int64)
+    short[:, -10:] = random.multinomial(2, np.full(10, 0.1), size=300)
+    law_moments = scanned_third(np.vstack([long, short]), K, tmp_path)
+    model = fit_moments(law_moments, StodSettings(K), threads=1)
+    assert (model.arrays["word_topic"][-10:] > 0).all()
+    assert (model.arrays["word_topic"].sum(axis=1) > 0)[law_moments.term_count > 0].all()
+    assert model.metrics["mass_without_topic"] == pytest.approx(600 / 8600)
+    write_model(tmp_path / "model", model)
+    warnings = warnings_of(read_model(tmp_path / "model", ()).metrics)
+    assert any("7.0% of all tokens" in sentence for sentence in warnings)
+
+
+def test_without_anchor_words_alpha0_must_be_given(tmp_path: Path) -> None:
+    """Words of five law_documents each, of 1,000: none is frequent enough for an anchor."""
+    counts = np.zeros((1000, 600), np.int64)
+    for document, row in enumerate(counts):
+        row[document % 200 * 3 : document % 200 * 3 + 3] = 2
+    with pytest.raises(TooFewFactorsError, match=r"\b0 words .* 4 topics.*alpha0") as caught:
+        fit_moments(scanned_third(counts, 4, tmp_path), StodSettings(4), threads=1)
+    assert "\n" not in str(caught.value)
+
+
+# -- The verb ``evaluate`` on models of the tensor engine, which have no anchors and no correlations --
+
+
+SCHEMA = json.loads(
+    (Path(__file__).parent.parent / "docs" / "schemas" / "evaluate.schema.json").read_text(encoding="utf-8")
+)
+SIMULATED_K = 4
+SETTINGS = ScanSettings(max_topics=SIMULATED_K, partition_nonzeros=4000)
+UNCORRELATED = {
+    "approximation",
+    "relative_approximation",
+    "dominancy",
+    "relative_dominancy",
+    "legality",
+    "validity",
+}
+WITHOUT_ANCHORS = {"basis_rank", "basis_quality"}
+LACKING = UNCORRELATED | WITHOUT_ANCHORS
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A simulated corpus with its truth, and what the verb ``fit`` makes of it."""
+    root = tmp_path_factory.mktemp("stod_evaluate")
+    simulate_lda(root / "corpus", n_documents=2000, n_words=80, n_topics=SIMULATED_K, mean_length=50)
+    # Topics of 80 words have no anchors, and SIMULATED_K is the truth.
+    options = ("--engine", "stod", "--stod-alpha0", "shares", "--partition-nonzeros", 4000)
+    printed(
+        "fit",
+        root / "corpus",
+        root / "model",
+        "--topics",
+        SIMULATED_K,
+        *options,
+        "--scheduler",
+        "synchronous",
+    )
+    return root
+
+
+def shown_by(verb: str, *arguments: object) -> Any:
+    shown = json.loads(printed(verb, *arguments, "--json"))
+    if verb == "evaluate":
+        jsonschema.Draft202012Validator(SCHEMA).validate(shown)
+    return shown
+
+
+def test_a_model_alone_gives_what_its_moments_allow(folder: Path) -> None:
+    shown = shown_by("evaluate", folder / "model")
+    assert (shown["engine"], shown["n_topics"]) == ("stod", SIMULATED_K)
+    nulls = {name for name, value in shown["metrics"].items() if value is None}
+    assert nulls == LACKING | {"coherence", "u_mass", "npmi", "perplexity", "recovery_error", "stability"}
+    assert {shown["missing"][name] for name in UNCORRELATED} == {"the model has no topic_topic"}
+    assert {shown["missing"][name] for name in WITHOUT_ANCHORS} == {"the model has no anchors"}
+    assert "engine lr-jsmf" in shown["missing"]["stability"]
+    assert shown["certificates"]["topics_found"] == SIMULATED_K
+    assert shown["warnings"] == []
+
+
+def test_corpus_and_truth_add_their_metrics(folder: Path) -> None:
+    corpus, model = folder / "corpus", folder / "model"
+    before = shown_by("topics", model)
+    shown = shown_by("evaluate", model, "--corpus", corpus, "--truth", corpus)
+    assert shown["corpus"]["training"] is True
+    assert {name for name, value in shown["metrics"].items() if value is None} == LACKING | {"stability"}
+    expected = match_topics(read_model(model).arrays["word_topic"], read_truth(corpus).word_topic).mean_l1
+    assert shown["metrics"]["recovery_error"] == pytest.approx(expected)
+    assert expected < 0.25
+    assert all("anchor" not in topic for topic in shown["topics"])
+    # From now on characteristic words are those of exact rows; at full rank these are the factor's rows too.
+    after = shown_by("topics", model)
+    assert [row["prominent"] for row in after] == [row["prominent"] for row in before]
+    assert [row["characteristic"] for row in after] == [topic["characteristic"] for topic in shown["topics"]]

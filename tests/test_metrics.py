@@ -1,0 +1,668 @@
+"""The metrics of topics against the dense formulas."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming_jsmf.evaluation import factorization, topic_shape, volume
+from streaming_jsmf.evaluation.coherence import (
+    GENSIM_SMOOTHING,
+    coherence,
+    distinct_share,
+    incoherence_in_cooccurrence,
+    incoherence_in_documents,
+    npmi,
+    pair_npmi,
+    spanning_tree_weight,
+    u_mass,
+)
+from streaming_jsmf.evaluation.factorization import cooccurrence_rows, estimated_errors, factorization_errors
+from streaming_jsmf.evaluation.inputs import (
+    Cooccurrence,
+    Estimate,
+    RowSketch,
+    SelectedCounts,
+    TopicArrays,
+    sketch_probes,
+)
+from streaming_jsmf.evaluation.matching import match_topics, recovery_error, stability, yy_error
+from streaming_jsmf.evaluation.metrics import evaluate_topics
+from streaming_jsmf.evaluation.volume import anchor_points, log_relative_volume, log_volume
+from tests import reference, reference_metrics
+from tests import reference_metrics as oracle
+from tests.metric_models import Case, cases, make_case
+
+EPSILONS = (1.0, 0.01, 1e-8)
+
+
+@given(cases(), st.integers(2, 10))
+def test_values_equal_loops_over_the_documents(case, words):
+    H, top = case.documents, case.topics.top_words[:, :words]
+    places = case.counts.positions(top)
+    pairs, M = case.counts.pairs, case.counts.n_documents
+    frequency = np.diag(pairs)
+    for epsilon in EPSILONS:
+        found = coherence(frequency, pairs, places, epsilon=epsilon)
+        np.testing.assert_allclose(found, reference_metrics.coherence(H, top, epsilon), rtol=1e-12)
+    for smoothing in (0.0, GENSIM_SMOOTHING):
+        found = npmi(frequency, pairs, M, places, smoothing=smoothing)
+        expected = reference_metrics.npmi(H, top, smoothing)
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+        assert (np.abs(found) <= 1).all()
+    found = u_mass(frequency, pairs, M, places)
+    np.testing.assert_allclose(found, reference_metrics.u_mass(H, top, GENSIM_SMOOTHING), rtol=1e-10)
+
+
+def gensim_values(H, top_words, measure):
+    """gensim's coherence of each topic, documents as texts and windows longer than any of them."""
+    models = pytest.importorskip("gensim.models.coherencemodel")
+    from gensim.corpora import Dictionary
+
+    texts = [[f"w{i}" for i in np.repeat(np.arange(H.shape[1]), h.astype(int))] for h in H]
+    # The words in order of their ids, so that gensim's ids are ours.
+    dictionary = Dictionary([[f"w{i}" for i in range(H.shape[1])]])
+    topics = [[f"w{i}" for i in words] for words in top_words]
+    arguments = {"topics": topics, "dictionary": dictionary, "topn": top_words.shape[1], "processes": 1}
+    if measure == "u_mass":
+        arguments["corpus"] = [dictionary.doc2bow(text) for text in texts]
+    else:
+        arguments |= {"texts": texts, "window_size": 1 + max(map(len, texts))}
+    model = models.CoherenceModel(coherence=measure, **arguments)
+    return model.get_coherence_per_topic(), model.get_coherence()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("measure", ["u_mass", "c_npmi"])
+def test_gensim_agrees(seed, measure):
+    case = make_case(seed)
+    H = case.documents
+    # gensim divides by zero for words of no document, and has its own mind about words of all of them.
+    frequency = (H > 0).sum(axis=0)
+    usable = np.flatnonzero((frequency > 0) & (frequency < len(H)))
+    scores = case.topics.word_topic[usable]
+    top = usable[np.argsort(-scores, axis=0, kind="stable")[:10].T]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # gensim's own deprecations
+        per_topic, mean = gensim_values(H, top, measure)
+    present = (H[:, usable] > 0).astype(np.int64)
+    pairs = present.T @ present
+    places = np.searchsorted(usable, top)
+    assert any((pairs[np.ix_(topic, topic)] == 0).any() for topic in places), "all pairs meet"
+    if measure == "u_mass":
+        found = u_mass(np.diag(pairs), pairs, len(H), places)
+    else:
+        found = npmi(np.diag(pairs), pairs, len(H), places, smoothing=GENSIM_SMOOTHING)
+    np.testing.assert_allclose(found, per_topic, rtol=0, atol=1e-6)
+    assert found.mean() == pytest.approx(mean, abs=1e-6)
+
+
+def test_words_of_no_document_are_never_nan():
+    frequency, pairs = [3, 0, 0], [[3, 0, 0], [0, 0, 0], [0, 0, 0]]
+    top = [[0, 1, 2], [1, 2, 0]]
+    assert npmi(frequency, pairs, 4, top).tolist() == [-1.0, -1.0]
+    assert npmi(frequency, pairs, 4, top, smoothing=GENSIM_SMOOTHING).tolist() == [-1.0, -1.0]
+    # Word 0 is in three documents, the others count as if in one.
+    expected = [2 * np.log(1e-8 / 3) + np.log(1e-8), 3 * np.log(1e-8)]
+    np.testing.assert_allclose(coherence(frequency, pairs, top, epsilon=1e-8), expected)
+    np.testing.assert_allclose(u_mass(frequency, pairs, 4, top), [2 * np.log(1e-12 / 0.75) / 3, 0.0])
+
+
+def test_pair_npmi_stays_within_its_bounds():
+    """What a cut factor may give: negative and too large joint probabilities."""
+    values = pair_npmi(np.array([-0.1, 0.2, 0.5, 0.1]), np.array([0.1, 1e-6, 0.9, 0.0]))
+    assert values[0] == -1.0
+    assert values[1] == 1.0
+    assert -1 < values[2] < 0
+    assert values[3] == -1.0
+
+
+@pytest.mark.parametrize("kernel", [npmi, u_mass])
+def test_too_few_words_or_documents_are_refused(kernel):
+    with pytest.raises(ValueError, match="two words"):
+        kernel([1], [[1]], 1, [[0]])
+    with pytest.raises(ValueError, match="one document"):
+        kernel([1, 1], np.ones((2, 2)), 0, [[0, 1]])
+    with pytest.raises(ValueError, match="two words"):
+        coherence([1], [[1]], [[0]])
+
+
+@given(st.integers(0, 10**6), st.integers(1, 8), st.booleans())
+def test_trees_equal_kruskal(seed, n, coarse):
+    """Coarse weights have ties and zeros."""
+    weights = np.random.default_rng(seed).random((n, n))
+    weights = np.round(weights * 2) / 2 if coarse else weights
+    weights = np.minimum(weights, weights.T)
+    assert spanning_tree_weight(weights) == pytest.approx(reference_metrics.spanning_tree(weights), abs=1e-12)
+    assert spanning_tree_weight(np.zeros((n - 1, n - 1))) == 0.0
+
+
+@given(cases(), st.booleans())
+def test_incoherence_in_cooccurrence_equals_the_dense_one(case, exact):
+    C = reference_metrics.dense_cooccurrence(case.cooccurrence.factor, case.cooccurrence.diagonal)
+    rows = case.counts.anchor_rows if exact else C[case.topics.anchors]
+    found = incoherence_in_cooccurrence(case.topics, case.cooccurrence, rows)
+    expected = reference_metrics.mst_incoherence(case.topics.top_words, rows, C, case.cooccurrence.row_sum)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    assert (found >= 0).all()
+    assert (found <= 13).all()
+    counted = replace(case.cooccurrence, counted=C)
+    np.testing.assert_allclose(incoherence_in_cooccurrence(case.topics, counted, rows), found, rtol=1e-9)
+
+
+@given(cases())
+def test_incoherence_in_documents_equals_the_dense_one(case):
+    H, rows = case.documents, case.counts.anchor_rows
+    present = (H > 0).astype(float)
+    joint = present.T @ present / len(H)
+    found = incoherence_in_documents(case.topics, case.counts, rows)
+    expected = reference_metrics.mst_incoherence(
+        case.topics.top_words, rows, joint, np.diag(joint), case.counts.words
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_words_that_meet_always_and_never():
+    """Words 0 and 1 are in the same document, word 2 in the other."""
+    topics = TopicArrays(np.ones((3, 1)) / 3, np.array([[0, 1, 2]]), np.ones(3) / 3)
+    counts = SelectedCounts(np.arange(3), np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1]]), 2)
+    # The edge between 0 and 1 costs nothing (NPMI 1), the way to 2 the whole of 1.
+    assert incoherence_in_documents(topics, counts, np.zeros((1, 3))).tolist() == [1.0]
+
+
+def test_an_anchor_without_documents_has_no_characteristic_words():
+    """Rows of zeros would otherwise name the words of the lowest ids."""
+    case = make_case(2)
+    topics = replace(case.topics, top_words=case.topics.top_words[:, :3])
+    none = incoherence_in_documents(topics, case.counts, np.zeros((4, 30)))
+    assert (none <= 2).all()
+    assert not np.array_equal(none, incoherence_in_documents(topics, case.counts, case.counts.anchor_rows))
+
+
+def test_positions_of_words():
+    counts = SelectedCounts(np.array([2, 5, 9]), np.zeros((3, 3), np.int64), 1)
+    assert counts.positions(np.array([[9, 2], [5, 5]])).tolist() == [[2, 0], [1, 1]]
+    empty = SelectedCounts(np.zeros(0, np.int64), np.zeros((0, 0), np.int64), 1)
+    for where, word in ((counts, 1), (counts, 7), (counts, 10), (empty, 0)):
+        with pytest.raises(ValueError, match=f"word {word} "):
+            where.positions(np.array([word]))
+
+
+@pytest.mark.parametrize(
+    ("words", "size", "documents"), [([1, 1], 2, 1), ([2, 1], 2, 1), ([1, 2], 3, 1), ([1], 1, 0)]
+)
+def test_counts_that_do_not_fit_are_refused(words, size, documents):
+    with pytest.raises(ValueError):
+        SelectedCounts(np.array(words), np.zeros((size, size), np.int64), documents)
+
+
+# -- Metrics of B, A, p(topic) and the anchors alone, and how topics and factors are compared: against dense oracles --
+
+
+def values(topics: TopicArrays) -> list[float]:
+    B, A = topics.word_topic, topics.topic_topic
+    rank, quality = (
+        measure(B, topics.anchors) for measure in (topic_shape.basis_rank, topic_shape.basis_quality)
+    )
+    return [
+        topic_shape.dominancy(A),
+        topic_shape.relative_dominancy(A),
+        topic_shape.specificity(B, topics.word_probability),
+        topic_shape.dissimilarity(topics.top_words),
+        topic_shape.effective_topics(topics.topic_probability),
+        topic_shape.hoyer_sparsity(B),
+        distinct_share(topics.top_words[:, :10]),
+        topic_shape.word_entropy(topics),
+        topic_shape.validity(A, topics.topic_probability[::-1]),
+        rank["hard"],
+        np.nan if rank["soft"] is None else rank["soft"],
+        *(quality or {"hard": np.nan, "soft": np.nan}).values(),
+    ]
+
+
+@given(cases())
+def test_values_equal_the_dense_ones(case):
+    topics = case.topics
+    B, A, p, anchors = topics.word_topic, topics.topic_topic, topics.topic_probability, topics.anchors
+    ranks = oracle.ranks(B, anchors)
+    np.testing.assert_array_equal(topic_shape.anchor_ranks(B, anchors), ranks)
+    own, K = B[anchors, np.arange(len(anchors))], len(anchors)
+    others = ~np.eye(K, dtype=bool)
+    with np.errstate(divide="ignore"):
+        soft = np.mean(np.log(B.max(axis=0) / own))
+    expected = [
+        oracle.dominancy(A),
+        oracle.relative_dominancy(A),
+        oracle.specificity(B, topics.word_probability),
+        oracle.dissimilarity(topics.top_words),
+        oracle.effective_topics(p),
+        oracle.hoyer_sparsity(B),
+        oracle.distinct_share(topics.top_words),
+        oracle.word_entropy(oracle.topic_given_word(B, p)),
+        oracle.validity(A, p[::-1]),
+        np.trace(ranks) / K,
+        soft if (own > 0).all() else np.nan,
+        ranks[others].mean() if K > 1 else np.nan,
+        B[anchors][others].mean() if K > 1 else np.nan,
+    ]
+    np.testing.assert_allclose(values(topics), expected, rtol=1e-10, atol=1e-12)
+
+
+@given(cases())
+def test_bounds_hold(case):
+    K = len(case.topics.top_words)
+    found = values(replace(case.topics, topic_probability=case.topics.topic_topic.sum(axis=1)))
+    upper = [1, 1 / np.sqrt(K), np.inf, 20, K, 1, 1, 1, np.inf]
+    lower = [0, 0, 0, 0, 1, 0, 1 / K, 0, 0]
+    assert (np.array(found[:9]) <= np.array(upper) + 1e-9).all()
+    assert (np.array(found[:9]) >= np.array(lower) - 1e-12).all()
+
+
+def test_more_words_than_a_panel_holds(monkeypatch):
+    topics = make_case(3).topics
+    whole = values(topics)
+    monkeypatch.setattr("streaming_jsmf.linalg.panels.PANEL_ROWS", 4)
+    np.testing.assert_allclose(values(topics), whole, rtol=1e-12)
+
+
+def test_specificity_of_words_that_the_corpus_lacks_and_of_any_sum():
+    """Half of the first topic is on a word of no document; the second topic has no other word."""
+    B = np.array([[0.5, 0.0], [0.0, 0.0], [0.5, 1.0]])
+    assert topic_shape.specificity(B, np.array([0.25, 0.75, 0.0])) == pytest.approx((np.log(4) + 0.0) / 2)
+    assert topic_shape.specificity(B, np.zeros(3)) == 0.0
+    topics = make_case(4).topics
+    B, p = topics.word_topic, topics.word_probability
+    assert topic_shape.specificity(B, 7 * p) == pytest.approx(topic_shape.specificity(B, p), rel=1e-10)
+
+
+def test_a_sum_of_correlations_other_than_one_increases_validity():
+    A = make_case(0).topics.topic_topic
+    probability = A.sum(axis=1) / A.sum()
+    assert topic_shape.validity(A / A.sum(), probability) == pytest.approx(0, abs=1e-12)
+    assert topic_shape.validity(2 * A / A.sum(), probability) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("measure", "argument", "expected"),
+    [
+        ("dominancy", np.zeros((2, 2)), 0.0),
+        ("relative_dominancy", np.zeros((2, 2)), 0.0),
+        ("relative_dominancy", np.ones((1, 1)), 1.0),
+        ("hoyer_sparsity", np.zeros((4, 1)), 0.0),
+        ("hoyer_sparsity", np.ones((1, 3)), 1.0),
+        ("hoyer_sparsity", np.full((9, 2), 1 / 9), 0.0),
+        ("effective_topics", np.array([1.0, 0.0]), 1.0),
+        ("effective_topics", np.zeros(3), 3.0),
+        ("dissimilarity", np.array([[4]]), 1.0),
+    ],
+)
+def test_empty_topics_and_single_words(measure, argument, expected):
+    assert getattr(topic_shape, measure)(argument) == pytest.approx(expected, abs=1e-12)
+
+
+def test_words_of_one_topic_have_no_entropy_and_even_ones_all():
+    topics = replace(make_case(1).topics, topic_probability=None, topic_topic=None)
+    B = topics.word_topic
+    alone = np.eye(B.shape[1])[np.arange(len(B)) % B.shape[1]]
+    for matrix, entropy in ((np.full_like(B, 1 / len(B)), 1.0), (alone, 0.0), (0 * alone, 0.0)):
+        assert topic_shape.word_entropy(replace(topics, word_topic=matrix)) == pytest.approx(entropy)
+
+
+def test_prior_without_topic_probability():
+    topics, rows = make_case(9).topics, slice(0, 30)
+    from_rows = replace(topics, topic_probability=None)
+    expected = topic_shape.topic_given_word(topics, rows)
+    np.testing.assert_array_equal(topic_shape.topic_given_word(from_rows, rows), expected)
+    uniform = topic_shape.topic_given_word(replace(from_rows, topic_topic=None), rows)
+    even = oracle.topic_given_word(topics.word_topic, np.ones(4))
+    np.testing.assert_allclose(uniform, even, rtol=1e-12)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 4))
+def test_recovery_error_equals_all_assignments_tried(seed, K, K_true):
+    rng = np.random.default_rng(seed)
+    first, second = (rng.dirichlet(np.full(8, 0.5), size=k).T for k in (K, K_true))
+    found = recovery_error(first, second)
+    assert found == pytest.approx(oracle.recovery_error(first, second), rel=1e-12, abs=1e-12)
+    assert found == pytest.approx(recovery_error(first[:, rng.permutation(K)], second), abs=1e-12)
+    assert 0 <= found <= 2 + 1e-12
+    assert recovery_error(first, first[:, rng.permutation(K)]) == 0.0
+
+
+@given(st.integers(0, 10**6), st.integers(1, 3))
+def test_stability_equals_the_plain_mean(seed, replicas):
+    rng = np.random.default_rng(seed)
+    B = rng.dirichlet(np.ones(6), size=3).T
+    others = [rng.dirichlet(np.ones(6), size=int(k)).T for k in rng.integers(2, 5, size=replicas)]
+    found = stability(B, others)
+    assert found.value == pytest.approx(oracle.stability(B, others), rel=1e-12)
+    assert 0 <= found.value <= 1
+    assert (found.standard_error is None) == (replicas == 1)
+    if replicas > 1:
+        each = [stability(B, [other]).value for other in others]
+        assert found.standard_error == pytest.approx(np.std(each, ddof=1) / np.sqrt(replicas))
+    assert stability(B, [B[:, ::-1]]).value == 1.0
+
+
+def test_matching_undoes_a_permutation_and_takes_the_cheapest_total():
+    rng = np.random.default_rng(0)
+    B = rng.dirichlet(np.full(30, 0.3), size=6).T
+    order = rng.permutation(6)
+    found = match_topics(B[:, order], B)
+    np.testing.assert_array_equal(found.permutation, order)
+    assert found.mean_l1 == 0.0
+    # Straight: 1.5 + 1 = 2.5; crossed: topic 0 with 1 costs 1, topic 1 with 0 costs 0.5.
+    crossed = match_topics(np.eye(2), np.array([[0.25, 0.5], [0.75, 0.5]]))
+    assert (crossed.permutation.tolist(), crossed.l1.tolist(), crossed.mean_l1) == ([1, 0], [1.0, 0.5], 0.75)
+
+
+def test_yy_error_against_dense():
+    rng = np.random.default_rng(1)
+    Y, Z = rng.normal(size=(20, 3)), rng.normal(size=(20, 4))
+    dense = np.linalg.norm(Y @ Y.T - Z @ Z.T) / np.linalg.norm(Z @ Z.T)
+    assert yy_error(Y, Z) == pytest.approx(dense, rel=1e-12)
+    rotation = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    assert yy_error(Y @ rotation, Y) < 1e-14
+    assert yy_error(Y * (1 + 1e-9), Y) == pytest.approx(2e-9, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("refused", "arguments"),
+    [
+        (match_topics, (np.eye(2), np.ones((2, 1)))),
+        (recovery_error, (np.ones((2, 1)), np.ones((3, 1)))),
+        (stability, (np.eye(2), [])),
+        (yy_error, (np.ones((3, 1)), np.ones((2, 1)))),
+        (yy_error, (np.ones((3, 1)), np.zeros((3, 1)))),
+        (distinct_share, ([],)),
+    ],
+)
+def test_topics_that_cannot_be_compared_are_refused(refused, arguments):
+    with pytest.raises(ValueError):
+        refused(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("word_topic", np.zeros(3)),
+        ("word_probability", np.zeros(3)),
+        ("topic_topic", np.zeros((2, 2))),
+        ("topic_probability", np.zeros(3)),
+        ("anchors", np.zeros(3, np.int64)),
+        ("rectified", np.zeros((3, 4))),
+        ("top_words", np.zeros((2, 10), np.int64)),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(field, value):
+    with pytest.raises(ValueError, match=field):
+        replace(make_case(1).topics, **{field: value})
+
+
+@pytest.mark.parametrize("field", ["factor", "diagonal", "row_sum"])
+def test_cooccurrences_that_do_not_fit_are_refused(field):
+    with pytest.raises(ValueError, match="has the shape"):
+        replace(make_case(1).cooccurrence, **{field: np.zeros((2, 2))})
+
+
+# -- Recovery and Approximation against dense C, of cut factors, and estimated from sketches with honest errors --
+
+
+def dense_errors(case: Case, C: np.ndarray | None = None) -> list[float]:
+    """The four errors with the dense C of the factor, or another."""
+    topics, u = case.topics, case.cooccurrence.row_sum
+    found = case.cooccurrence
+    C = reference_metrics.dense_cooccurrence(found.factor, found.diagonal) if C is None else C
+    prior = topics.topic_probability
+    prior = np.ones(len(topics.top_words)) if prior is None else prior
+    shares = reference_metrics.topic_given_word(topics.word_topic, prior)
+    return [
+        reference_metrics.recovery(C, u, shares, topics.representatives),
+        reference_metrics.relative_recovery(C, u, shares, topics.representatives),
+        reference_metrics.approximation(C, topics.word_topic, topics.topic_topic),
+        reference_metrics.relative_approximation(C, topics.word_topic, topics.topic_topic),
+    ]
+
+
+def errors(topics: TopicArrays, found: Cooccurrence) -> list[float]:
+    return list(vars(factorization_errors(topics, found)).values())[:4]
+
+
+@given(cases(), st.booleans())
+def test_errors_equal_the_dense_ones(case, other_blocks):
+    """Of a factor, and of a C that was counted."""
+    np.testing.assert_allclose(errors(case.topics, case.cooccurrence), dense_errors(case), rtol=1e-8)
+    C = reference.cooccurrence(case.documents)
+    counted = replace(case.cooccurrence, counted=C)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(factorization, "BLOCK_ENTRIES", 70 if other_blocks else 2**24)
+        np.testing.assert_allclose(errors(case.topics, counted), dense_errors(case, C), rtol=1e-10)
+    np.testing.assert_array_equal(cooccurrence_rows(counted, case.topics.anchors), C[case.topics.anchors])
+
+
+def test_more_words_than_a_panel_of_the_factor_holds(monkeypatch):
+    case = make_case(3, 30, 4)
+    straight = errors(case.topics, case.cooccurrence)
+    monkeypatch.setattr("streaming_jsmf.linalg.panels.PANEL_ROWS", 7)
+    np.testing.assert_allclose(errors(case.topics, case.cooccurrence), straight, rtol=1e-9)
+    np.testing.assert_allclose(errors(case.topics, case.cooccurrence), dense_errors(case), rtol=1e-8)
+
+
+def test_topics_that_share_a_representative():
+    case = make_case(7)
+    topics = replace(case.topics, anchors=np.array([2, 5, 2, 2]))
+    np.testing.assert_allclose(
+        errors(topics, case.cooccurrence), dense_errors(replace(case, topics=topics)), rtol=1e-8
+    )
+
+
+def test_without_anchors_the_top_words_stand_for_them():
+    case = make_case(8)
+    topics = replace(case.topics, anchors=None)
+    named = replace(case.topics, anchors=case.topics.top_words[:, 0])
+    assert errors(topics, case.cooccurrence) == errors(named, case.cooccurrence)
+
+
+def test_nothing_at_all_gives_numbers():
+    """No word occurs, and one topic that holds no word."""
+    topics = TopicArrays(np.zeros((5, 1)), np.arange(5)[None], np.zeros(5), np.zeros((1, 1)))
+    for counted in (None, np.zeros((5, 5))):
+        empty = Cooccurrence(np.zeros((5, 2), np.float32), np.zeros(5), np.zeros(5), counted)
+        assert errors(topics, empty) == [0.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("is_counted", [False, True])
+def test_without_a_there_is_no_approximation(is_counted):
+    case = make_case(10)
+    C = reference.cooccurrence(case.documents) if is_counted else None
+    found = factorization_errors(
+        replace(case.topics, topic_topic=None), replace(case.cooccurrence, counted=C)
+    )
+    assert found.approximation is None
+    assert found.relative_approximation is None
+    assert found.recovery == pytest.approx(dense_errors(case, C)[0])
+
+
+def test_other_words_are_refused():
+    case, other = make_case(1, 20), make_case(1, 21)
+    with pytest.raises(ValueError, match="21 words in C, 20 in the model"):
+        factorization_errors(case.topics, other.cooccurrence)
+
+
+NAMES = ("recovery", "relative_recovery", "approximation", "relative_approximation")
+
+
+def sketch_of(H, *, width=64, seed=0):
+    """C G of the documents with uniform weights."""
+    products = reference.cooccurrence(H) @ sketch_probes(H.shape[1], width, seed)
+    return RowSketch(products, reference.mean_of_shares(H), seed)
+
+
+def dense(case: Case, H) -> list[float]:
+    """The four errors against the documents' own C."""
+    cooccurrence = replace(case.cooccurrence, row_sum=reference.mean_of_shares(H))
+    return dense_errors(replace(case, cooccurrence=cooccurrence), reference.cooccurrence(H))
+
+
+def held_out(seed):
+    """Other documents than those of the model's factor, over the same words."""
+    return make_case(seed + 1000).documents
+
+
+@pytest.mark.parametrize("other_corpus", [False, True], ids=["training", "held-out"])
+def test_a_hundred_repetitions_confirm_value_and_standard_error(other_corpus):
+    """A factor of 10 columns for 29 words: the factor alone is far off."""
+    case = make_case(2, width=10)
+    H = held_out(2) if other_corpus else case.documents
+    found = [estimated_errors(case.topics, case.cooccurrence, sketch_of(H, seed=seed)) for seed in range(100)]
+    exact = dense(case, H)
+    for name, expected in zip(NAMES, exact, strict=True):
+        values = np.array([getattr(errors, name).value for errors in found])
+        stated = np.sqrt(np.mean([getattr(errors, name).standard_error ** 2 for errors in found]))
+        spread = values.std(ddof=1)
+        assert 0.75 < stated / spread < 1.33, name
+        # The mean of a hundred is ten times as sure as one; roots of estimates are off by order 1 / probes.
+        assert abs(values.mean() - expected) < 3.5 * spread / 10 + 0.003 * expected, name
+    assert abs(factorization_errors(case.topics, case.cooccurrence).recovery / exact[0] - 1) > 0.02
+
+
+def test_a_whole_factor_leaves_nothing_to_estimate_of_the_norms():
+    case = make_case(4)
+    # The factor is used although C was counted, which may be that of other documents.
+    counted = replace(case.cooccurrence, counted=np.zeros((30, 30)))
+    found = estimated_errors(case.topics, counted, sketch_of(case.documents))
+    exact = dense(case, case.documents)
+    assert found.approximation.value == pytest.approx(exact[2], rel=1e-5)
+    assert found.approximation.standard_error < 1e-5 * exact[2]
+    assert abs(found.recovery.value - exact[0]) < 4 * found.recovery.standard_error
+
+
+def test_a_sketch_of_more_words_than_a_panel_holds(monkeypatch):
+    case = make_case(5, width=10)
+    sketch = sketch_of(case.documents)
+    straight = estimated_errors(case.topics, case.cooccurrence, sketch)
+    monkeypatch.setattr("streaming_jsmf.linalg.panels.PANEL_ROWS", 7)
+    split = estimated_errors(case.topics, case.cooccurrence, sketch)
+    for name in NAMES:
+        assert getattr(split, name).value == pytest.approx(getattr(straight, name).value, rel=1e-9)
+
+
+def test_without_a_the_sketch_gives_no_approximation():
+    case = make_case(6, width=10)
+    sketch = sketch_of(case.documents)
+    found = estimated_errors(replace(case.topics, topic_topic=None), case.cooccurrence, sketch)
+    assert found.approximation is None
+    assert found.relative_approximation is None
+    whole = estimated_errors(case.topics, case.cooccurrence, sketch)
+    assert found.relative_recovery == whole.relative_recovery
+
+
+def test_no_documents_for_any_word():
+    case = make_case(7)
+    nothing = RowSketch(np.zeros((30, 4)), np.zeros(30))
+    found = estimated_errors(case.topics, case.cooccurrence, nothing)
+    assert found.recovery.value == 0.0
+    assert np.isfinite([getattr(found, name).value for name in NAMES]).all()
+
+
+def test_the_summary_prefers_the_sketch():
+    case = make_case(8, width=10)
+    counts = replace(case.counts, sketch=sketch_of(case.documents))
+    found, _ = evaluate_topics(case.topics, cooccurrence=case.cooccurrence, counts=counts)
+    expected = estimated_errors(case.topics, case.cooccurrence, counts.sketch)
+    for name in NAMES:
+        assert found[name] == vars(getattr(expected, name))
+
+
+def test_sketches_that_do_not_fit_are_refused():
+    case = make_case(1)
+    with pytest.raises(ValueError, match="at least 2"):
+        RowSketch(np.zeros((3, 1)), np.zeros(3))
+    with pytest.raises(ValueError, match="row_sum"):
+        RowSketch(np.zeros((3, 2)), np.zeros(4))
+    with pytest.raises(ValueError, match="3 words in the sketch, 30 in the model"):
+        estimated_errors(case.topics, case.cooccurrence, RowSketch(np.zeros((3, 2)), np.zeros(3)))
+
+
+# -- LogRelativeVolume --
+
+
+@given(st.integers(0, 10**6), st.integers(2, 6))
+def test_volumes_equal_cayley_menger(seed, K):
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(K, 8))
+    found = log_volume(points)
+    assert found == pytest.approx(reference_metrics.log_volume(points), abs=1e-6)
+    assert log_volume(points[rng.permutation(K)]) == pytest.approx(found, abs=1e-9)
+    rotation = np.linalg.qr(rng.normal(size=(8, 8)))[0]
+    assert log_volume(points @ rotation + 3.0) == pytest.approx(found, abs=1e-9)
+
+
+def test_flat_hulls_have_no_volume():
+    assert log_volume(np.array([[0.0, 1.0], [1.0, 0.0], [0.5, 0.5]])) is None
+    assert log_volume(np.ones((2, 3))) is None
+    assert log_volume(np.arange(4.0)[:, None]) is None
+    assert log_volume(np.ones((1, 3))) == 0.0
+    assert log_relative_volume(np.vstack([np.eye(3), np.eye(3)[:1]]), 3) is None
+    assert log_relative_volume(np.eye(4), 3) is None, "more topics than words"
+    assert log_relative_volume(np.array([[0.2, 0.8]]), 2) == Estimate(0.0, 0.0), "one topic is a point"
+    # Long and short edges, but at right angles.
+    assert log_volume(np.array([[0.0, 0.0], [1e-9, 0.0], [0.0, 1.0]])) == pytest.approx(np.log(0.5e-9))
+
+
+def test_the_standard_error_is_that_of_a_hundred_repetitions():
+    points = np.eye(5, 30) + 0.1
+    found = [log_relative_volume(points, 30, seed=seed) for seed in range(100)]
+    spread = np.std([estimate.value for estimate in found], ddof=1)
+    stated = np.sqrt(np.mean([estimate.standard_error**2 for estimate in found]))
+    assert spread > 0
+    # Both are known to about 7 %.
+    assert 0.75 < stated / spread < 1.33
+    exact = log_volume(points) - np.log(
+        reference_metrics.random_hull_volumes(30, 5, 2000, np.random.default_rng(1)).mean()
+    )
+    assert np.mean([estimate.value for estimate in found]) == pytest.approx(exact, abs=0.05)
+
+
+def test_rows_without_a_choice_have_the_squared_volume_of_theory(monkeypatch):
+    """As many rows as vertices: the mean of the squared volume has a closed form."""
+    monkeypatch.setattr(volume, "_pivots", lambda _, count: np.arange(count))
+    logs = np.array([volume._random_log_volume(40, 4, 0, hull) for hull in range(3000)])
+    ratio = np.exp(2 * logs) / reference_metrics.mean_squared_volume(40, 4)
+    assert abs(ratio.mean() - 1) < 4 * ratio.std() / np.sqrt(len(ratio))
+
+
+def test_random_rows_sum_to_one_in_blocks_of_any_width(monkeypatch):
+    for columns in (volume.COLUMNS, 3):
+        monkeypatch.setattr(volume, "COLUMNS", columns)
+        inner = volume._random_gram(10, 6, 0, 0)
+        assert (np.linalg.eigvalsh(inner) > -1e-9).all()
+        assert (np.diag(inner) >= 1 / 10 - 1e-6).all()
+        assert (np.diag(inner) <= 1).all()
+
+
+def test_seeds_and_hulls():
+    points = np.eye(3, 12)
+    first = log_relative_volume(points, 12, seed=1)
+    assert first == log_relative_volume(points, 12, seed=1)
+    assert first != log_relative_volume(points, 12, seed=2)
+    with pytest.raises(ValueError, match="at least 2"):
+        log_relative_volume(points, 12, hulls=1)
+
+
+def test_points_keep_the_distances_of_normalised_rows():
+    case = make_case(3)
+    topics, C = case.topics, case.topics.rectified @ case.topics.rectified.T
+    rows = (C / C.sum(axis=1, keepdims=True))[topics.anchors]
+    assert log_volume(anchor_points(topics)) == pytest.approx(log_volume(rows), abs=1e-6)
+    raw = replace(topics, rectified=None)
+    exact = case.counts.anchor_rows
+    np.testing.assert_allclose(anchor_points(raw, exact), exact / exact.sum(axis=1, keepdims=True))
+    assert anchor_points(raw) is None
+    assert anchor_points(raw, np.zeros((4, 30))) is None
+    assert anchor_points(replace(topics, rectified=np.zeros((30, 4)))) is None
