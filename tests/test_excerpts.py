@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import streaming_jsmf as sj
+from streaming_jsmf.documents.groups import excerpt_text
 from tests.outcomes import Command
 from tests.test_in_memory import TEXTS
 
@@ -71,3 +72,17 @@ def test_words_that_the_model_dropped_are_not_reported_as_unknown(tmp_path: Path
     assert done.code == 0
     assert "not in the model" not in done.err
     assert "1 of 21 documents have no word of the model" in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("nice hair", "nice hair"),
+        (None, ""),
+        ("a word " * 42 + "is cut", "a word " * 42 + "is ..."),
+        ("x" * 300, "x" * 300 + "..."),
+        ("a word " * 42 + "ends.", "a word " * 42 + "ends."),
+    ],
+)
+def test_dots_follow_only_excerpts_that_may_have_been_cut(text: str | None, shown: str) -> None:
+    assert excerpt_text(text) == shown

@@ -162,6 +162,7 @@ def documents(model: str, shares: str, **options: Any) -> str:
 
 def _marked(excerpts: Sequence[str | None], model: str, topic: int | None) -> Iterator[str]:
     """Excerpts in lines of 80 characters, with the words of a topic in bold."""
+    from streaming_jsmf.documents.groups import excerpt_text
     from streaming_jsmf.reporting.topics import read_topics
 
     shown = read_topics(model, MARKED_WORDS) if topic is not None else []
@@ -171,8 +172,7 @@ def _marked(excerpts: Sequence[str | None], model: str, topic: int | None) -> It
         return click.style(match[0], bold=True) if match[0].lower() in words else match[0]
 
     for text in excerpts:
-        text = printable(text or "")
-        lines = textwrap.wrap(f"{text}..." if text[-1:].isalnum() else text, 76)
+        lines = textwrap.wrap(printable(excerpt_text(text)), 76)
         yield textwrap.indent(re.sub(r"\w+", bold, "\n".join(lines)), "    ")
 
 
@@ -230,7 +230,7 @@ def _means(found: TopicsOverTime, risen: list[int], fallen: list[int]) -> str:
     ]
     first, last = periods.thirds @ periods.shares
     change, error = periods.change
-    lines = [("topic", *(f"{span[0]}..{span[-1]}" for span in spans), "change", "label")]
+    lines = [("topic", *(f"{span[0]}..{span[-1]}" for span in spans), "points", "label")]
     for title, group in (("rose", risen), ("fell", fallen)):
         lines.append((title, "", "", "", ""))
         lines += [
@@ -260,9 +260,10 @@ def _one(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _change(value: float | None, error: float | None) -> str:
-    """A change with 1.96 standard errors; each is None or NaN if unknown."""
+    """A change in percentage points with 1.96 standard errors; each is None or NaN if unknown."""
     from streaming_jsmf.documents.groups import NORMAL
 
     if value is None or math.isnan(value):
         return "-"
-    return f"{value:+.1%}" + ("" if error is None or math.isnan(error) else f" +- {NORMAL * error:.1%}")
+    spread = "" if error is None or math.isnan(error) else f" +- {100 * NORMAL * error:.1f}"
+    return f"{100 * value:+.1f}{spread}"
