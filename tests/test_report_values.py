@@ -12,7 +12,6 @@ import pytest
 from numpy.typing import NDArray
 
 from streaming_jsmf import Execution, InputError, documents_of_topic, over_time, shares_by, transform
-from streaming_jsmf.display import percent
 from streaming_jsmf.documents import shares as share_files
 from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.documents.shares import SharesFile
