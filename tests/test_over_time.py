@@ -129,7 +129,7 @@ def test_the_verb(folder: Path, tmp_path: Path, invoke: Command) -> None:
     frame = sj.over_time(folder / "model", folder / "shares.parquet", "date")
     rising = frame.loc[frame["change"].idxmax()]
     line = next(line for line in summary.splitlines() if line.split()[:1] == [str(rising["topic"])])
-    assert f"{rising['change']:+.1%} +- {1.96 * rising['change_error']:.1%}" in line
+    assert f"{100 * rising['change']:+.1f} +- {196 * rising['change_error']:.1f}" in line
     assert line.endswith(rising["label"])
     series = printed("--by", "date:month", "--topic", 1, "--corpus", folder / "model.corpus", "--words", 2)
     assert len(series.splitlines()) == 2 + 60

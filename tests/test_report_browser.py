@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 import streaming_jsmf as sj
 from streaming_jsmf.display import percent
 from streaming_jsmf.reporting.contents import Contents
-from streaming_jsmf.reporting.layout import conditional
+from streaming_jsmf.reporting.layout import conditional, times_chance
 from streaming_jsmf.reporting.page import render
 from streaming_jsmf.reporting.report import ShownReport
 from streaming_jsmf.topics.edits import shown_topics
@@ -295,6 +296,30 @@ def test_the_map_and_the_square_are_walked_by_keys(open_report: Open) -> None:
     for _ in range(3):
         shown.page.keyboard.press("ArrowRight")
     assert "times as often as by chance" in shown.page.locator("#together-status").inner_text()
+
+
+@pytest.mark.parametrize("n_topics", [20, 50])
+def test_names_and_numbers_are_legible_on_phones_too(open_report: Open, n_topics: int) -> None:
+    for size in (PHONE, DESKTOP):
+        shown = open_report(n_topics, size)
+        tops = "links => links.map(link => link.getBoundingClientRect().top)"
+        assert len(set(shown.page.locator("nav.parts a").evaluate_all(tops))) == 1
+        heads, cells = (
+            shown.page.locator(f".topics {row} .number").first.bounding_box() for row in ("thead", "tbody")
+        )
+        if size is DESKTOP:
+            assert heads["x"] + heads["width"] == pytest.approx(cells["x"] + cells["width"])
+        labels = shown.view("map").locator(".labels text").all_text_contents()
+        assert len(labels) > 0.7 * n_topics
+        assert not any("\u2026" in label for label in labels)
+        legend = shown.view("together").locator(".legend > span")
+        ratios = np.log2(times_chance(full_contents(n_topics).topic_topic)[~np.eye(n_topics, dtype=bool)])
+        below, above = np.quantile(ratios, [0.02, 0.98])
+        low, high = (float(text.split()[0]) for text in (legend.first.inner_text(), legend.last.inner_text()))
+        assert np.log2([low, high]) == pytest.approx([min(below, -0.5), max(above, 0.5)], abs=0.1)
+        assert not shown.view("trust").locator(".facts").is_visible()
+        shown.page.locator("#trust summary").click()
+        assert shown.page.locator("#trust .facts").is_visible()
 
 
 def test_a_word_is_looked_up(open_report: Open) -> None:

@@ -12,7 +12,6 @@ import pytest
 from numpy.typing import NDArray
 
 from streaming_jsmf import Execution, InputError, documents_of_topic, over_time, shares_by, transform
-from streaming_jsmf.display import percent
 from streaming_jsmf.documents import shares as share_files
 from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.documents.shares import SharesFile
@@ -194,7 +193,7 @@ def test_the_page_has_words_documents_and_groups(
     assert rows == [*map(str, rising["topic"][:5]), *map(str, falling["topic"][::-1][:5])]
     first = page.one("table", "changes").all("tr")[1].all("td")
     change, error = series["change"].iloc[0], series["change_error"].iloc[0]
-    assert first[-1].text == f"+{percent(change)} ± {percent(1.96 * error)}"
+    assert first[-1].text == f"{100 * change:+.2f} ± {196 * error:.2f}"
     found = values["words"]
     assert tuple(found["vocabulary"]) == lists.vocabulary
     assert found["counts"] == [len(ids) for ids in lists.ids]

@@ -176,9 +176,10 @@ def documents(model: str, listener: Listener, source: str | None = None, **optio
 
 def _texts(found: Any) -> Iterator[list[str]]:
     """The text of each document and its other columns, each in lines that fit 80 columns."""
+    from streaming_jsmf.documents.groups import excerpt_text
+
     for row in found.drop_columns(found.column_names[:2]).to_pylist():
-        text = printable(row.pop(EXCERPT, None) or "")
-        parts = [f"{text}..." if text[-1:].isalnum() else text]
+        parts = [printable(excerpt_text(row.pop(EXCERPT, None)))]
         parts += [f"{name}: {printable(cell_text(value))}" for name, value in row.items()]
         yield [line for part in parts for line in textwrap.wrap(part, 76)]
 
@@ -251,7 +252,7 @@ def _means(found: TopicsOverTime, risen: list[int], fallen: list[int]) -> str:
     ]
     first, last = periods.thirds @ periods.shares
     change, error = periods.change
-    lines = [("topic", *(f"{span[0]}..{span[-1]}" for span in spans), "change", "label")]
+    lines = [("topic", *(f"{span[0]}..{span[-1]}" for span in spans), "points", "label")]
     for title, group in (("rose", risen), ("fell", fallen)):
         lines.append((title, "", "", "", ""))
         lines += [
@@ -281,9 +282,10 @@ def _one(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _change(value: float | None, error: float | None) -> str:
-    """A change with 1.96 standard errors; each is None or NaN if unknown."""
+    """A change in percentage points with 1.96 standard errors; each is None or NaN if unknown."""
     from streaming_jsmf.documents.groups import NORMAL
 
     if value is None or math.isnan(value):
         return "-"
-    return f"{value:+.1%}" + ("" if error is None or math.isnan(error) else f" +- {NORMAL * error:.1%}")
+    spread = "" if error is None or math.isnan(error) else f" +- {100 * NORMAL * error:.1f}"
+    return f"{100 * value:+.1f}{spread}"

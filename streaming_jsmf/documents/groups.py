@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming_jsmf.config import EXCERPT_CHARACTERS
 from streaming_jsmf.corpus.records import free_name
 from streaming_jsmf.documents.shares import SharesFile, is_text
 from streaming_jsmf.errors import InputError, option
@@ -38,6 +39,9 @@ MOST_SUMS = 20_000_000
 #: Maximum length of a metadata value that is shown.
 MOST_CHARACTERS = 300
 
+#: Longest part of a word that is left out at the end of an excerpt; some languages have no spaces between words.
+LONGEST_PART = 30
+
 #: Standard errors on each side of a mean in an interval of 95 %.
 NORMAL = 1.96
 
@@ -46,6 +50,15 @@ def short_text(value: Any) -> str:
     """A metadata value in one line, cut to ``MOST_CHARACTERS``; empty for None."""
     text = "" if value is None else " ".join(str(value).split())
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}..."
+
+
+def excerpt_text(value: Any) -> str:
+    """The beginning of a text in one line; dots stand for a word that the excerpt may have cut."""
+    text = short_text(value)
+    if len(text) < EXCERPT_CHARACTERS - 1 or not text[-1].isalnum():
+        return text
+    whole, _, part = text.rpartition(" ")
+    return f"{whole} ..." if len(part) < LONGEST_PART else f"{text}..."
 
 
 @dataclass(frozen=True)

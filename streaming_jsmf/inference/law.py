@@ -72,7 +72,7 @@ class AnchorWordTopics:
     word_topic, topic_given_word : B, N x K, p(word | topic), columns sum to 1; and p(topic | word), rows sum to 1, or 0
         where d <= 0.
     topic_topic : A, K x K, joint topic probabilities, non-negative. The sum is 1 for refined correlations. For
-        ``diagonal`` ones it is near 1 only if the anchors represent all words; a sum above 1.1 is a warning sign.
+        ``diagonal`` ones it is near 1 only if the anchors represent all words; a sum above 1.25 is a warning sign.
     rectified_row_sum, words_without_mass : d = Y(Y'e), (N,), and the number of words with d <= 0, which get no topic.
     largest_gap : Largest duality gap of the simplex problems, relative to the squared norm of the word's row.
     correlation_gap : Gap of the refined A, see ``RefinedCorrelations``; otherwise 0.

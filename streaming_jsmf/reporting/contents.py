@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from streaming_jsmf.config import EXCERPT
 from streaming_jsmf.corpus.format import open_corpus
 from streaming_jsmf.display import flattened
-from streaming_jsmf.documents.groups import TIMES, Groups, by_group, has_groups, short_text
+from streaming_jsmf.documents.groups import TIMES, Groups, by_group, excerpt_text, has_groups, short_text
 from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.documents.queries import largest, least_explained
 from streaming_jsmf.documents.shares import SharesFile
@@ -155,7 +156,7 @@ def _corpus_name(provenance: Mapping[str, Any]) -> str:
 
 def _check_of_topics(topics: Sequence[Topic]) -> Check:
     doubtful = ", ".join(str(topic.number) for topic in topics if topic.warnings)
-    question = "Do all topics have coherent words, from more than a few documents and spelled like the rest?"
+    question = "Do the words of each topic belong together, and come from more than a few documents?"
     return Check(question, f"not topic {doubtful}" if doubtful else "all", "all", not doubtful)
 
 
@@ -185,14 +186,20 @@ def outliers_of(shares: ModelShares, corpus: Any) -> DocumentLists:
 
 def _documents(tables: Sequence[pa.Table]) -> DocumentLists:
     """Rows of tables that have the id of a document, its value, and metadata columns."""
+    columns = tuple(tables[0].column_names[2:])
+    texts = [excerpt_text if column == EXCERPT else short_text for column in columns]
     lists = [
         tuple(
-            Document(short_text(name), float(value), tuple(map(short_text, metadata)))
+            Document(
+                short_text(name),
+                float(value),
+                tuple(text(one) for text, one in zip(texts, metadata, strict=True)),
+            )
             for name, value, *metadata in (row.values() for row in table.to_pylist())
         )
         for table in tables
     ]
-    return DocumentLists(tuple(tables[0].column_names[2:]), tuple(lists))
+    return DocumentLists(columns, tuple(lists))
 
 
 def groups_of(shares: SharesFile, by: str | None) -> Groups | None:

@@ -31,8 +31,8 @@ COVERED, SMALLEST = 0.12, 0.006
 #: Relative differences along an axis below this are rounding errors.
 FLAT = 1e-12
 
-#: Size of the drawing of a measure, and the margin around its points, in SVG units.
-WIDTH, HEIGHT, EDGE = 320.0, 170.0, 34.0
+#: Size of the drawing of a measure, the margins around its points and below them, and how far labels are from points.
+WIDTH, HEIGHT, EDGE, FOOT, LABEL = 320.0, 180.0, 34.0, 48.0, 13.0
 
 
 @dataclass(frozen=True)
@@ -251,11 +251,12 @@ def times_chance(topic_topic: Floats) -> Floats:
 
 
 class Point(NamedTuple):
-    """One K in the drawing of a measure: its position, and its value as text."""
+    """One K in the drawing of a measure: its position, the height of its label, and its value."""
 
     n_topics: int
     x: float
     y: float
+    label: float
     text: str
     suggested: bool
 
@@ -285,17 +286,29 @@ def draw_lines(choice: Choice) -> tuple[MeasureLine, ...]:
             continue
         low, span = min(known), max(known) - min(known)
         step = (WIDTH - 2 * EDGE) / (len(values) - 1)
+        drawn = [
+            # y grows downwards; equal values are drawn in the middle.
+            (
+                row,
+                index,
+                value,
+                HEIGHT - FOOT - (HEIGHT - EDGE - FOOT) * ((value - low) / span if span > 0 else 0.5),
+            )
+            for index, (row, value) in enumerate(zip(choice.rows, values, strict=True))
+            if value is not None
+        ]
+        heights = [y for *_, y in drawn]
         points = tuple(
             Point(
                 row.n_topics,
                 EDGE + index * step,
-                # y grows downwards; equal values are drawn in the middle.
-                HEIGHT - EDGE - (HEIGHT - 2 * EDGE) * ((value - low) / span if span > 0 else 0.5),
+                y,
+                # Below a point from which the line rises.
+                y + (LABEL if np.mean(heights[max(place - 1, 0) : place + 2]) < y else -LABEL),
                 number_text(measure, value),
                 row.n_topics == choice.suggested,
             )
-            for index, (row, value) in enumerate(zip(choice.rows, values, strict=True))
-            if value is not None
+            for place, (row, index, value, y) in enumerate(drawn)
         )
         good = "" if measure is EIGENGAP else "lower is better" if measure.lower else "higher is better"
         lines.append(MeasureLine(measure.title, good, WIDTH, HEIGHT, points))

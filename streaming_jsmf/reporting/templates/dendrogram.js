@@ -107,7 +107,7 @@ function groupItems() {
     const share = d3.sum(leaves, (topic) => topics[topic].share);
     const words = listed(wordsOfGroup(leaves, 8));
     const swatch = element("span", { class: "swatch of-group", style: `background: ${groupColor(group)}` });
-    const members = leaves.map((topic) => topicButton(topic, 24));
+    const members = leaves.map((topic) => topicButton(topic));
     return element("li", {}, element("p", {}, swatch, element("strong", {}, percent(share)), " ", ...words), element("div", {}, ...members));
   });
 }

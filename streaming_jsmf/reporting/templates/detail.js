@@ -128,7 +128,7 @@ function relatedTopics(topic) {
   if (!others.length) return [];
   const items = others.map(({ other, value }) => {
     const text = together ? `${value.toFixed(1)} times as often as by chance` : `${percent(value)} similar`;
-    return element("li", {}, topicButton(other, 24), element("span", { class: "faint" }, text));
+    return element("li", {}, topicButton(other), element("span", { class: "faint" }, text));
   });
   const title = together ? "In the same documents" : "Similar topics";
   return [element("h3", {}, title), element("ul", { class: "plain" }, ...items)];
@@ -146,7 +146,7 @@ function excerptOf(text, topic) {
   const words = new Set(relevantWords(topic, 0.6).slice(0, MARKED_WORDS).map((one) => folded(one.text)));
   const parts = text.split(/([\p{L}\p{N}]+)/u);
   const marked = parts.map((part, place) => (place % 2 && words.has(folded(part)) ? element("mark", {}, part) : part));
-  return element("p", { class: "excerpt word" }, ...marked, /[\p{L}\p{N}]$/u.test(text) ? "…" : "");
+  return element("p", { class: "excerpt word" }, ...marked);
 }
 
 function documentsOf(topic) {

@@ -6,7 +6,9 @@ function drawGroupView(section) {
   groupTopic ??= selected ?? mostVaried();
   const place = section.querySelector(".chart");
   const means = meansOf(groupTopic);
-  const chart = groups.trend ? lineChart(courseOf(groupTopic), place.clientWidth) : barChart(means, place.clientWidth);
+  // A frame that is not shown yet has no width.
+  const width = Math.max(place.clientWidth, 280);
+  const chart = groups.trend ? lineChart(courseOf(groupTopic), width) : barChart(means, width);
   place.replaceChildren(chart);
   section.querySelector(".controls").replaceChildren(groupField(section));
   section.querySelector(".numbers").replaceChildren(numbersOf(means));
@@ -88,7 +90,9 @@ function barChart(means, width) {
 }
 
 function numbersOf(means) {
-  const head = [groups.column, "Share", "Standard error", "Documents", "Lift", "from", "to"].map((text) => element("th", { scope: "col" }, text));
+  const head = [groups.column, "Share", "Standard error (points)", "Documents", "Lift", "from", "to"].map((text, place) =>
+    element("th", { scope: "col", class: place ? "number" : null }, text),
+  );
   const cell = (value, text) => element("td", { class: "number", "data-value": value }, value === null ? "-" : text(value));
   const ratio = (value) => value.toFixed(2);
   const rows = means.map(({ name, share, error, documents }, group) =>

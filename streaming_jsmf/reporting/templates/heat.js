@@ -47,7 +47,7 @@ function drawHeat(section) {
     .join("text")
     .attr("x", names - 6)
     .attr("y", (_, row) => HEAT_NAMES + (row + 0.5) * HEAT_ROW)
-    .text((topic) => topicTitle(topic, names > 150 ? 28 : 13))
+    .text((topic) => topicTitle(topic, names > 150 ? 32 : 12))
     .on("click", (_, topic) => select(topic));
   const drawn = groups.names.slice(0, groups.drawn);
   const few = someOf(drawn, Math.max(1, Math.floor((size * drawn.length) / 26)));

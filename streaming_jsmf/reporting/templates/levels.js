@@ -7,6 +7,7 @@ function drawLevels(section) {
   const { models, flows } = data.levels;
   const most = d3.max(models, (model) => model.names.length);
   const width = Math.max(place.clientWidth, 150 * models.length);
+  const room = width < 700 ? 130 : 200; // for the last names
   const height = Math.max(420, most * 15);
   const graph = levelsGraph(models, flows);
   d3.sankey()
@@ -15,7 +16,7 @@ function drawLevels(section) {
     .nodeSort(null)
     .nodeWidth(10)
     .nodePadding(Math.max(1.5, Math.min(8, (0.3 * height) / most)))
-    .extent([[1, 4], [width - 130, height - 4]])(graph);
+    .extent([[1, 4], [width - room, height - 4]])(graph);
   const svg = drawing(width, height, `Topics of ${models.map((model) => model.names.length).join(", ")}, and the composition of each in the next model`);
   const links = svg
     .append("g")
@@ -43,8 +44,8 @@ function drawLevels(section) {
       hideTooltip();
     })
     .on("click", (_, node) => node.own && places.has(node.topic) && select(places.get(node.topic)));
-  labelNodes(nodes, (level) => (level === models.length - 1 ? 16 : Math.min(32, Math.floor(width / models.length / 9))));
-  const heads = element("ol", { class: "heads", style: `width: ${width}px` }, ...models.map((model) => element("li", {}, `K = ${model.names.length}`)));
+  labelNodes(nodes, (level) => (level === models.length - 1 ? room / 8 : Math.min(32, Math.floor(width / models.length / 9))));
+  const heads = element("ol", { class: "heads", style: `width: ${width}px; padding-right: ${room}px` }, ...models.map((model) => element("li", {}, `K = ${model.names.length}`)));
   place.replaceChildren(element("div", { class: "scroll" }, heads, svg.node()));
   section.querySelector(".each").replaceChildren(metricsOfLevels(models));
 }
@@ -62,7 +63,7 @@ function labelNodes(nodes, lengthAt) {
     .append("text")
     .attr("x", (node) => node.x1 + 5)
     .attr("y", (node) => (node.y0 + node.y1) / 2)
-    .text((node) => `${node.topic} ${shortened(node.name, lengthAt(node.level))}`);
+    .text((node) => `${node.topic} ${fitting(node.name.split(", "), lengthAt(node.level))}`);
 }
 
 const titleOfNode = (node) => `K = ${node.size}, topic ${node.topic} ${shortened(node.name, 40)}`;
@@ -118,7 +119,7 @@ function incoming(flow, places, size) {
 
 function metricsOfLevels(models) {
   const names = [...new Set(models.flatMap((model) => model.metrics.map(([name]) => name)))];
-  const head = ["K", ...names].map((name) => element("th", { scope: "col" }, name));
+  const head = ["K", ...names].map((name, place) => element("th", { scope: "col", class: place ? "number" : null }, name));
   const rows = models.map((model) => {
     const values = new Map(model.metrics);
     const cells = names.map((name) => element("td", { class: "number" }, values.get(name) ?? "-"));

@@ -1,15 +1,13 @@
 // The map of the topics: circles with labels, panning, zooming and navigation by arrow keys.
 
 const MAP_MARGIN = 0.04;
-// With at most this many topics, labels may overlap other circles.
-const FEW_CIRCLES = 30;
 let mapShown = null;
 
 function drawMap(section) {
   const place = section.querySelector(".chart");
   const focused = mapShown !== null && mapShown.svg.node().contains(document.activeElement);
   const width = place.clientWidth;
-  const height = Math.round(Math.min(Math.max(width * 0.7, 320), Math.max(innerHeight - 220, 360)));
+  const height = Math.round(Math.min(Math.max(width * 0.7, 400), Math.max(innerHeight - 220, 400)));
   const fit = mapFit(width, height);
   const colors = topicColors();
   const svg = d3
@@ -93,7 +91,7 @@ function placeMap() {
   placeLabels();
 }
 
-/** Place labels by descending size of the topics; labels that would overlap others are omitted until the map is zoomed. */
+/** Place labels by descending size of the topics; those that find no place among the others wait until the map is zoomed. */
 function placeLabels() {
   const { labels, fit, transform } = mapShown;
   const taken = [];
@@ -101,15 +99,17 @@ function placeLabels() {
   const discs = d3.range(K).map((topic) => discOf(topic, fit, transform));
   const shown = [];
   for (const topic of order) {
-    const text = topicTitle(topic, fit.width < 560 ? 12 : 22);
-    const boxes = labelBoxes(discs[topic], text).filter(
-      (box) => isInside(box, fit) && !taken.some((other) => boxesTouch(box, other)),
-    );
+    const { name, number } = topics[topic];
+    // As many words as fit beside the other circles and labels, or else the number.
+    const texts = [topicTitle(topic, fit.width < 560 ? 12 : 24), `${number} ${shortened(name[0], 16)}`, String(number)];
+    const boxes = texts
+      .flatMap((text) => labelBoxes(discs[topic], text).map((box) => ({ text, ...box })))
+      .filter((box) => isInside(box, fit) && !taken.some((other) => boxesTouch(box, other)));
     const free = boxes.find((box) => !discs.some((disc) => disc.topic !== topic && discTouches(disc, box)));
-    const box = free ?? (K <= FEW_CIRCLES || topic === selected ? boxes[0] : null);
+    const box = free ?? boxes[0];
     if (!box) continue;
     taken.push(box);
-    shown.push({ topic, text, ...box });
+    shown.push({ topic, ...box });
   }
   labels
     .selectAll("text")

@@ -53,11 +53,18 @@ const cellValue = (row, column) => (matrix.kind === "together" ? together.ratio 
 
 const SHADES = 255;
 
+/** The ratios to chance that have the two full colors: the 2nd and 98th percentile of the pairs, at most 16-fold. */
+function extremes() {
+  const ratios = [...together.ratio].filter((_, at) => at % (K + 1)).map((ratio) => Math.log2(Math.max(ratio, 1 / 16)));
+  return [Math.min(d3.quantile(ratios, 0.02) ?? 0, -0.5), Math.max(Math.min(d3.quantile(ratios, 0.98) ?? 0, 4), 0.5)];
+}
+
 /** Color scale of the cells: diverging around 1 for co-occurrence relative to chance, sequential for similarity. */
 function cellColors() {
   if (matrix.kind === "together") {
+    const [low, high] = extremes();
     const shades = d3.quantize(d3.piecewise(d3.interpolateRgb, [color("cold"), color("cell"), color("warm")]), SHADES).map(channels);
-    const place = d3.scaleLinear([-3, 3], [0, SHADES - 1]).clamp(true);
+    const place = d3.scaleLinear([low, 0, high], [0, (SHADES - 1) / 2, SHADES - 1]).clamp(true);
     return (value) => shades[Math.round(place(Math.log2(Math.max(value, 1e-6))))];
   }
   const shades = d3.quantize(d3.interpolateRgb(color("cell"), color("warm")), SHADES).map(channels);
@@ -149,21 +156,16 @@ function rowLabels(width, size) {
     .attr("x", width - 6)
     .attr("y", (_, place) => (place + 0.5) * size)
     .attr("font-size", Math.min(size - 1, 12))
-    .text((topic) => topicTitle(topic, width > 150 ? 21 : 11))
+    .text((topic) => topicTitle(topic, width > 150 ? 23 : 12))
     .on("click", (_, topic) => select(topic));
   return svg.node();
 }
 
 function legend() {
   if (matrix.kind !== "together") return element("p", { class: "faint" }, "Darker cells: more words in common.");
-  const swatch = (name) => element("span", { class: `swatch ${name}` });
-  return element(
-    "p",
-    { class: "legend faint" },
-    swatch("cold"), "an eighth of chance ",
-    swatch("cell"), "as often as by chance ",
-    swatch("warm"), "8 times chance",
-  );
+  const key = (name, text) => element("span", {}, element("span", { class: `swatch ${name}` }), text);
+  const [low, high] = extremes().map((step) => `${(2 ** step).toPrecision(2)} times as often as by chance`);
+  return element("p", { class: "legend faint" }, key("cold", low), key("cell", "as often as by chance"), key("warm", high));
 }
 
 function matrixControls(section, square) {

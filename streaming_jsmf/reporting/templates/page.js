@@ -23,22 +23,24 @@ function shortened(text, length) {
   // Segment a few hundred code units only, because texts can be long.
   const start = text.slice(0, 8 * length);
   const characters = graphemes ? [...graphemes.segment(start)].map((part) => part.segment) : [...start];
-  const cut = characters.length > length || start.length < text.length;
-  return `\u2068${characters.slice(0, length).join("")}${cut ? "…" : ""}\u2069`;
+  // An ellipsis stands for three characters or more.
+  const cut = characters.length > length + 2 || start.length < text.length;
+  return `\u2068${cut ? `${characters.slice(0, length).join("")}…` : characters.join("")}\u2069`;
 }
 
-/** The words of a topic's name in at most `length` characters, each with its own writing direction. */
-function nameOf(topic, length) {
-  const shown = [];
-  let room = length;
-  for (const text of topics[topic].name) {
-    // A shortened word already ends in an ellipsis.
-    if (room < 2) return room < -2 ? shown.join(", ") : `${shown.join(", ")}…`;
-    shown.push(shortened(text, room));
+/** The first words of a name that fit in about `length` characters, each with its own writing direction. */
+function fitting([first, ...others], length) {
+  const shown = [shortened(first, length)];
+  let room = length - first.length;
+  for (const text of others) {
     room -= text.length + 2;
+    if (room < 0) break;
+    shown.push(shortened(text, length));
   }
   return shown.join(", ");
 }
+
+const nameOf = (topic, length) => fitting(topics[topic].name, length);
 
 const topicTitle = (topic, length = 28) => `${topics[topic].number} ${nameOf(topic, length)}`;
 
@@ -57,13 +59,13 @@ function select(topic) {
 }
 
 /** A button that selects a topic. */
-function topicButton(topic, length) {
+function topicButton(topic) {
   return element(
     "button",
     { type: "button", class: "topic-button", click: () => select(topic) },
     element("span", { class: "number" }, String(topics[topic].number)),
     " ",
-    element("span", { class: "word" }, nameOf(topic, length ?? 40)),
+    element("span", { class: "word" }, nameOf(topic, 60)),
   );
 }
 
@@ -94,8 +96,13 @@ function show(name) {
     view.section.hidden = other !== name;
   }
   for (const link of document.querySelectorAll("nav.parts a")) {
-    if (link.hash === `#${name}`) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (link.hash !== `#${name}`) {
+      link.removeAttribute("aria-current");
+      continue;
+    }
+    link.setAttribute("aria-current", "page");
+    // On narrow pages the row of links scrolls.
+    link.parentElement.scrollLeft = link.offsetLeft - link.parentElement.clientWidth / 2;
   }
   refresh(views.get(name));
 }
