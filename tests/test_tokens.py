@@ -29,6 +29,7 @@ from streaming_jsmf.config import Curation
 from streaming_jsmf.config.reading import name_of
 from streaming_jsmf.corpus.curation import folded
 from streaming_jsmf.corpus.format import read_manifest
+from streaming_jsmf.documents.groups import excerpt_text
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.tokens import boilerplate, stop_words
 from streaming_jsmf.ingestion.tokens import tokenizer as tokenizer_module
@@ -614,3 +615,17 @@ def test_words_that_the_model_dropped_are_not_reported_as_unknown(tmp_path: Path
     assert done.code == 0
     assert "not in the model" not in done.err
     assert "1 of 21 documents have no word of the model" in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("nice hair", "nice hair"),
+        (None, ""),
+        ("a word " * 42 + "is cut", "a word " * 42 + "is ..."),
+        ("x" * 300, "x" * 300 + "..."),
+        ("a word " * 42 + "ends.", "a word " * 42 + "ends."),
+    ],
+)
+def test_dots_follow_only_excerpts_that_may_have_been_cut(text: str | None, shown: str) -> None:
+    assert excerpt_text(text) == shown
