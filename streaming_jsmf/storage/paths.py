@@ -83,7 +83,7 @@ def inside(root: Place, name: str) -> Place:
 
 
 def store_path(path: AnyPath | UPath, what: str = "a store") -> StorePath:
-    """Return the store at a user's path or URL, checking once that a URL responds.
+    """Return the store at a user's path, made absolute for other processes, or URL, checking once that it responds.
 
     Raises ``InputError`` if a URL cannot be opened, does not respond or names only a bucket, or if it is not a path.
     """
@@ -92,9 +92,8 @@ def store_path(path: AnyPath | UPath, what: str = "a store") -> StorePath:
         return open_url(path if isinstance(path, UPath) else text.rstrip("/"), what)
     if text.startswith("file:") and not text.startswith("file://"):
         raise InputError(f"{text}: {what} must be a path or a URL; write file:///...")
-    place = possible(
-        Path(text if isinstance(path, Path) and path.parts[:1] != ("~",) else local_name(text)), text
-    )
+    local = Path(text if isinstance(path, Path) and path.parts[:1] != ("~",) else local_name(text))
+    place = possible(local.absolute(), text)
     if not place.name:
         raise InputError(f"{text}: {what} cannot be the root directory; give a path below it")
     return place
