@@ -28,7 +28,7 @@ from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.gram import gram
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.process_limits import peak_memory
-from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
+from streaming_jsmf.rectification.enn import epsilon_nonnegative
 
 #: Number of random tail directions; documents of the simulated corpus and tokens of each.
 TAIL, DOCUMENTS, LENGTH = 40, 200_000, 100
@@ -84,8 +84,7 @@ def measure(n_words: int, n_topics: int, threads: int, seed: int, acceleration: 
         pairs = leading_pairs(factor, n_topics + 10)
         del factor
         started, cpu = time.perf_counter(), time.process_time()
-        options = ENNOptions(acceleration=settings.acceleration, threads=threads)
-        found = epsilon_nonnegative(pairs, n_topics, options)
+        found = epsilon_nonnegative(pairs, n_topics, acceleration=settings.acceleration, threads=threads)
         rectified = time.perf_counter()
         frequency = np.rint(DOCUMENTS * -np.expm1(-LENGTH * np.maximum(row_sum, 0))).astype(np.int64)
         topics = low_rank_anchor_words(

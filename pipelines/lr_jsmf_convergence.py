@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -32,7 +33,7 @@ from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.law import low_rank_anchor_words
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.rectification.complete import alternating_projection
-from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
+from streaming_jsmf.rectification.enn import epsilon_nonnegative
 from streaming_jsmf.topics.anchor_words import anchor_rules
 
 
@@ -66,22 +67,16 @@ def changes(setup: Setup, method: str, n_topics: int, steps: int) -> Floats:
     def made() -> Arrays:
         moments = setup.moments()
         pairs = moments.eigenpairs(n_topics)
+        stop: dict[str, Any] = {
+            "max_iterations": steps,
+            "tolerance": 0.0,
+            "on_iteration": lambda _, change: found.append(change),
+        }
         with single_blas_thread():
             if method == "AP":
-                alternating_projection(
-                    moments.cooccurrence(),
-                    pairs,
-                    n_topics,
-                    max_iterations=steps,
-                    tolerance=0.0,
-                    overwrite=True,
-                    on_iteration=lambda _, change: found.append(change),
-                )
+                alternating_projection(moments.cooccurrence(), pairs, n_topics, **stop)
             else:
-                printed = ENNOptions(steps, 0.0, acceleration="none")
-                epsilon_nonnegative(
-                    pairs, n_topics, printed, on_iteration=lambda _, change: found.append(change)
-                )
+                epsilon_nonnegative(pairs, n_topics, acceleration="none", **stop)
         return {"change": np.array(found)}
 
     key = {"steps of": method, "K": n_topics, "steps": steps, "corpus": setup.corpus.fingerprint}

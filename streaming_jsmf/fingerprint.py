@@ -43,11 +43,10 @@ def unsealed(stored: Mapping[str, Any]) -> dict[str, Any]:
 def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     """Name the fields that differ, with both values where these are short; empty if none does."""
     missing = object()
-    stored, wanted = _plain(stored), _plain(wanted)
     return "; ".join(
         _difference(key, stored.get(key), wanted.get(key))
         for key in sorted({*stored, *wanted})
-        if stored.get(key, missing) != wanted.get(key, missing)
+        if _plain(stored.get(key, missing)) != _plain(wanted.get(key, missing))
     )
 
 

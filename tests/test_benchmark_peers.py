@@ -139,7 +139,15 @@ def test_figures_show_the_documents_of_most_methods_and_several_sizes(tmp_path: 
     measured = dict.fromkeys(("npmi", "held_out_npmi", "distinct", "perplexity", "cpu"), 0.5)
     cells = [("c", 1, "LR-JSMF"), ("c", 4, "LR-JSMF"), ("c", 4, "Gibbs 1000"), ("d", 1, "LR-JSMF")]
     rows = [
-        {"makes": "topics", "K": 5, "corpus": name, "part": part, "method": method, "nonzeros": 9, **measured}
+        {
+            "makes": "topics",
+            "K": 5,
+            "corpus": name,
+            "part": part,
+            "method": method,
+            "nonzeros": 100 // part,
+            **measured,
+        }
         for name, part, method in cells
     ]
     write_pictures(tmp_path, rows)

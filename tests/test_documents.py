@@ -282,9 +282,12 @@ def test_the_verb_prints(
 
     best = int(np.argmax(theta[:, 2]))
     lines = printed("--topic", "2", "--number", "3").splitlines()
-    assert lines[0].split() == ["document_id", "share", "year", "title"]
-    assert len(lines) == 4
-    assert lines[1].split()[:2] == [f"d{best}", f"{theta[best, 2]:.4f}"]
+    assert lines[0].split() == ["document_id", "share"]
+    assert len(lines) == 1 + 3 * 3
+    assert lines[1].split() == [f"d{best}", f"{theta[best, 2]:.4f}"]
+    assert lines[3].split() == ["title:", "title", str(best)]
+    titles = printed("--topic", "2", "--number", "3", "--columns", "title").splitlines()
+    assert titles == [line for line in lines if "year" not in line]
     rows = list(csv.DictReader(io.StringIO(printed("--topic", "2", "--csv"))))
     assert len(rows) == 10
     assert (rows[0]["document_id"], float(rows[0]["share"])) == (f"d{best}", theta[best, 2])
@@ -319,6 +322,9 @@ def test_the_verb_prints(
         (["--similar", "nobody"], "no document 'nobody'"),
         (["--topic", "1", "--number", "0"], "number is 0"),
         (["--by", "year", "--number", "3"], "--number"),
+        (["--by", "year", "--columns", "title"], "--columns"),
+        (["--topic", "1", "--columns", "month"], "no column 'month'; it has document_id, year, title"),
+        (["--topic", "1", "--text", "body"], "leave out --text"),
         (["--similar", "d1", "--topic", "1"], "--similar"),
         (["--csv", "--json"], "exclude each other"),
         (["--out", "answer.txt"], "FILE.parquet or FILE.csv"),

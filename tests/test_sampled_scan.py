@@ -482,7 +482,7 @@ def test_a_small_sample_causes_a_warning_with_advice(
     few = [frequency[word] for word in described["words"]]
     assert few == sorted(few, reverse=True)
     page = CliRunner().invoke(cli, ["info", str(tmp_path / "m")]).output
-    assert f"  sample            {described['documents']} documents, 2% of the corpus\n" in page
+    assert f"{described['documents']} documents, 2.0% of the corpus" in " ".join(page.split())
     assert f"% of the tokens), such as {described['words'][0]}" in " ".join(page.split())
     assert "estimated error" in page
 

@@ -258,8 +258,8 @@ def test_numbers_as_words_and_no_count_column(tmp_path):
     table = pa.table({"d": pa.array([7, 7], pa.int16()), "w": pa.array([2**63, 5], pa.uint64())})
     source = parquet_source(tmp_path, table, document="d", word="w", count=None)
     assert read(source, tmp_path).documents == {7: {str(2**63): 1, "5": 1}}
-    columns = {"header": False, "columns": ["document", "word"], "count": None}
-    layout = {"delimiter": "\\t", "quoting": "none", **columns}
+    columns = {"header": "none", "columns": ["document", "word"], "count": None}
+    layout = {"delimiter": "\t", "quoting": "none", **columns}
     text = 'u1\tsong a\nu1\tsong a\nu2\t"raw'
     found = read(csv_source(tmp_path, text, **layout), tmp_path)
     assert found.documents == {"u1": {"song a": 2}, "u2": {'"raw': 1}}
@@ -358,7 +358,7 @@ def test_buckets_grow_with_the_rows(tmp_path, monkeypatch):
 
 
 NAMED = {
-    **{"delimiter": "::", "header": False, "columns": ("user", "item", "rating", "timestamp")},
+    **{"delimiter": "::", "header": "none", "columns": ("user", "item", "rating", "timestamp")},
     **{"names": "movies.dat", "names_delimiter": "::", "names_header": False},
     "names_columns": ("item", "name", "genres"),
 }
@@ -394,7 +394,7 @@ def test_movielens_in_its_zip_with_titles_as_words(tmp_path, names, encoding):
 def test_names_of_the_first_columns_are_enough(tmp_path):
     put(tmp_path / "u.item", "1|Toy Story|1995|0|1\n2|Get Shorty|1995|1|0\n")
     ratings = put(tmp_path / "u.data", "9\t1\t5\t0\n9\t2\t1\t0\n")
-    layout = {"delimiter": "\t", "header": False, "columns": ("user", "item", "rating", "time")}
+    layout = {"delimiter": "\t", "header": "none", "columns": ("user", "item", "rating", "time")}
     named = {
         "names": "u.item",
         "names_delimiter": "|",

@@ -13,7 +13,7 @@ import pytest
 import xarray as xr
 from numpy.typing import NDArray
 
-from streaming_jsmf import LRJSMF, STOD, InferSettings, ScanSettings, StodSettings, fit, infer, open_model
+from streaming_jsmf import STOD, InferSettings, ScanSettings, StodSettings, fit, infer, open_model
 from streaming_jsmf.config import DocumentWeights
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.matching import match_topics
@@ -253,31 +253,6 @@ def test_selected_partitions_have_no_third_moment(plain: Path, tmp_path: Path) -
     infer(moments, tmp_path / "lr", InferSettings(3), partitions="1990")
     with pytest.raises(InputError, match="the third moment is that of the whole store"):
         infer(moments, tmp_path / "one", AUTO, partitions="1990")
-
-
-@pytest.mark.slow
-def test_more_topics_than_the_documents_hold(tmp_path: Path, invoke: Command) -> None:
-    kinds = np.random.default_rng(0).poisson(20.0, size=(2, 40))
-    counts = np.repeat(kinds, 150, axis=0)
-    corpus = write_corpus(tmp_path / "two", counts)
-    fit = ("fit", corpus, tmp_path / "model", "--topics", 4, "--scheduler", "synchronous")
-    said = "2 positive eigenvalues, 4 topics were asked for"
-    refused(invoke(*fit).without_progress(), 2, said)
-    assert not (tmp_path / "model").exists()
-    outcome = invoke(*fit, "--engine", "stod")
-    assert outcome.code == 0
-    assert "2 topics, 4 were asked for" in outcome.err
-    with pytest.raises(ValueError, match=said):
-        LRJSMF(4, workers=1).fit(counts)
-    # Each word is in both kinds of documents: no anchor tells how pure they are.
-    model = STOD(4, alpha0="shares", workers=1).fit(counts)
-    assert model.components_.shape == (2, 40)
-    assert len(model.get_feature_names_out()) == 2
-    truth = (kinds / kinds.sum(axis=1, keepdims=True)).T
-    assert match_topics(model.components_.T, truth).mean_l1 < 0.1
-    shares = model.transform(counts)
-    assert (shares.argmax(axis=1)[:150] != shares.argmax(axis=1)[150:]).all()
-    assert shares.max(axis=1).min() > 0.9
 
 
 @pytest.mark.parametrize("alpha0", ["0", "nan", "1001", "little"])

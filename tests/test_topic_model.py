@@ -18,6 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import xarray as xr
+from scipy.cluster.hierarchy import fcluster
+from scipy.stats import entropy
 
 import streaming_jsmf as sj
 from streaming_jsmf.topics.edits import TopicEdits, edit_topics, read_edits
@@ -231,6 +233,34 @@ def test_documents_and_reports_show_edits(model: sj.TopicModel, made: Path, tmp_
         sj.plot_topics(model.hide(3), [3])
 
 
+def test_documents_of_anything(tmp_path: Path, invoke: Command) -> None:
+    table = pd.DataFrame({"body": TEXTS, "year": 1990}, index=[f"d{row}" for row in range(len(TEXTS))])
+    model = sj.fit(table, tmp_path / "model", 3, polish=False).merge([2, 0])
+    shares = model.transform(table)
+    order = shares[2].sort_values(ascending=False, kind="stable").index[:5]
+    found = model.documents(topic=2, number=5, columns=["year"])
+    assert [*found.columns] == ["document_id", "share", "excerpt", "year"]
+    assert found["document_id"].tolist() == [*order]
+    assert found["excerpt"][0] == table["body"][order[0]]
+    new = found.drop(columns="year")
+    pd.testing.assert_frame_equal(model.documents(topic=2, number=5), new)
+    pd.testing.assert_frame_equal(model.documents(table, topic=2, number=5, text="body"), new)
+    pd.testing.assert_frame_equal(model.documents(shares, 2, number=5), new.drop(columns="excerpt"))
+    np.testing.assert_allclose(model.documents(shares)["share"], shares.mean(), rtol=1e-12)
+    assert model.documents(TEXTS[:4], topic=2, number=1)["excerpt"][0] in TEXTS[:4]
+    table.to_csv(tmp_path / "new.csv", index_label="id")
+    asked = (model.path, tmp_path / "new.csv", "--topic", 2, "--number", 5, "--text", "body", "--json")
+    assert json.loads(invoke("documents", *asked).out) == new.to_dict("records")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        *("model", "model.corpus", "model.moments", "model.shares.parquet", "new.csv")
+    ]
+    with pytest.raises(sj.InputError, match="has shares of topics 1, 2, and the model shows 0, 1, 2"):
+        model.unmerge(2).documents(shares, topic=2)
+    shutil.rmtree(tmp_path / "model.corpus")
+    with pytest.raises(sj.InputError, match="the corpus of this model is unknown"):
+        sj.TopicModel(model.path).documents(topic=2)
+
+
 def model_corpus(made: Path) -> Any:
     return sj.open_corpus(made / "corpus")
 
@@ -398,6 +428,57 @@ def test_similar_topics_are_merged(model: sj.TopicModel) -> None:
         tuple(sorted((int(first) + 1, int(second) + 1))),
     )
     assert len(model.topics()) == len(model.hierarchy()) + 1 == K - 2
+    assert model.unmerge().unhide().edits == TopicEdits(K)
+
+
+def test_topics_are_reduced_to_a_number(model: sj.TopicModel, invoke: Command) -> None:
+    shown = model.hide(0).topics()["topic"].sort_values().to_numpy()
+    tree = model.hierarchy()
+    for number in (4, 3, 2, 1, 5):
+        clusters = fcluster(tree, number, criterion="maxclust")
+        expected = sorted(tuple(shown[clusters == cluster].tolist()) for cluster in set(clusters))
+        assert len(expected) == number
+        model.unmerge()
+        assert invoke("topics", model.path, "--reduce", number).code == 0
+        assert sorted(model.edits.groups) == expected
+    said = invoke("topics", model.path, "--reduce", 2)
+    assert said.err.count("merged") == sum(len(group) > 1 for group in model.edits.groups)
+    assert f"distance {tree[2, 2]:.2f}" in said.err
+    edits = model.edits
+    assert model.reduce(2).reduce(3).edits == edits, "no more than two are left"
+    assert invoke("topics", model.path, "--unmerge", edits.merged[0][0], "--reduce", 2).code == 0
+    assert len(model.topics()) == 2
+    for option, value in (("--reduce", 0), ("--merge-similar", 1.5)):
+        refused(invoke("topics", model.path, option, value), 2, f"{option} is {value}")
+    with pytest.raises(sj.InputError, match="distance from 0 to 1"):
+        model.merge_similar(1.5)
+    assert invoke("topics", model.path, "--merge-similar", 1).code == 0
+    assert len(model.topics()) == 1
+
+
+def test_words_of_most_topics_are_candidates_for_stop_words(tmp_path: Path) -> None:
+    generator = np.random.default_rng(3)
+    own = [[f"{letter}word{number}x" for number in range(30)] for letter in "abcd"]
+    texts = [
+        " ".join([*generator.choice(own[row % 4], 20), "thing", *["again"] * (row % 3 == 0)])
+        for row in range(400)
+    ]
+    model = sj.fit(texts, tmp_path / "model", 4, max_df=1.0, polish=False)
+    found = model.stop_word_candidates()
+    assert found["word"].tolist() == ["thing", "again"]
+    np.testing.assert_allclose(found["frequency"], [1, 134 / 400])
+    p = model.dataset["word_topic"].values * model.dataset["topic_probability"].values
+    for word, row in found.set_index("word").iterrows():
+        given = p[model.dataset["word"].values.tolist().index(word)]
+        assert row["entropy"] == pytest.approx(entropy(given))
+        assert row["topics"] == pytest.approx(np.exp(entropy(given)))
+    assert len(model.stop_word_candidates(1)) == 1
+    words = ["auto", set(found["word"])]
+    model = sj.fit(texts, tmp_path / "model", 4, max_df=1.0, polish=False, stop_words=words, overwrite=True)
+    assert model.stop_word_candidates().empty
+
+
+def test_the_hierarchy_of_one_topic_is_empty(model: sj.TopicModel) -> None:
     assert len(model.merge_similar(1.0).edits.groups) == 1
     assert model.hierarchy().shape == (0, 4)
 

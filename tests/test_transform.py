@@ -17,7 +17,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf import Execution, InputError, TopicModel, ingest, transform
+from streaming_jsmf import Execution, InputError, TopicModel, documents_of_topic, ingest, transform
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.documents import transform_job
@@ -307,7 +307,7 @@ def test_csv_has_a_column_for_each_shown_topic(
         other.unlink()
     out = tmp_path / "s.csv"
     made = invoke("transform", named, odd, out, "--workers", 1)
-    assert (made.code, made.out) == (0, f"shares: {out} (30 documents, 4 topics)\n")
+    assert (made.code, made.out) == (0, f"shares: {out} (30 documents, 1 without known words, 4 topics)\n")
     assert "'tags' is list" in made.err
     found, theta = pd.read_csv(out), expected(drawn)[:30]
     assert list(found) == ["document_id", "year", "title", "0", "3: prices"]
@@ -360,7 +360,8 @@ def test_a_directory_of_other_parts_is_found(
     shutil.copy(two / "part-00000.parquet", one)
     refused(invoke("documents", model, one, "--topic", 1), 3, f"{one}/part-00000.parquet has sha256 ")
     # A part is no result.
-    refused(invoke("documents", model, two / "part-00000.parquet"), 2, "these are not topic shares")
+    with pytest.raises(InputError, match="these are not topic shares"):
+        documents_of_topic(model, two / "part-00000.parquet", 1)
 
 
 @pytest.mark.parametrize("name", ["s.parquet", "s", "s.zarr"])
@@ -422,7 +423,7 @@ def test_bad_corpora(model: Path, drawn: Planted, tmp_path: Path) -> None:
 def test_the_verb(corpus: Path, model: Path, tmp_path: Path, invoke: Command) -> None:
     out = tmp_path / "s.parquet"
     made = invoke("transform", model, corpus, out, "--top", 3, "--workers", 1)
-    assert (made.code, made.out) == (0, f"shares: {out} (90 documents, 4 topics)\n")
+    assert (made.code, made.out) == (0, f"shares: {out} (90 documents, 1 without known words, 4 topics)\n")
     assert "transform: finished" in made.err
     about = open_shares(out).about
     assert about.top == 3

@@ -27,7 +27,7 @@ from streaming_jsmf.inference.law import AnchorWordTopics, anchor_words, low_ran
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import silent
 from streaming_jsmf.moments.store import Moments
-from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative, papers_rows
+from streaming_jsmf.rectification.enn import epsilon_nonnegative, papers_rows
 from streaming_jsmf.rectification.result import Rectification
 from streaming_jsmf.topics.anchor_words import anchor_rules, rectify
 
@@ -227,13 +227,14 @@ def _rectified(method: Method, moments: Moments, settings: InferSettings) -> Rec
     pairs = moments.eigenpairs(settings.n_topics)
     if method.checked is None:
         return rectify(moments, pairs, settings, 1, silent)
-    options = ENNOptions(
-        settings.max_iterations,
-        settings.tolerance,
+    return epsilon_nonnegative(
+        pairs,
+        settings.n_topics,
         checked_words=method.checked(settings.n_topics),
         acceleration=method.acceleration,
+        max_iterations=settings.max_iterations,
+        tolerance=settings.tolerance,
     )
-    return epsilon_nonnegative(pairs, settings.n_topics, options)
 
 
 def _polished(setup: Setup, moments: Moments, n_topics: int, seed: int) -> Arrays:

@@ -23,14 +23,19 @@ from streaming_jsmf.cli.verb import (
     together,
     verb,
 )
-from streaming_jsmf.config import EXCERPT, DocumentQuery, OverTimeRequest
+from streaming_jsmf.config import EXCERPT, FIXED_BY_MODEL, INGEST_SETTINGS, DocumentQuery, OverTimeRequest
+from streaming_jsmf.config.fields import declared
 from streaming_jsmf.display import cell_text, csv_text, printable, table, wrapped
 from streaming_jsmf.errors import InputError
 
 if TYPE_CHECKING:
     from streaming_jsmf.documents.over_time import TopicsOverTime
+    from streaming_jsmf.jobs.events import Listener
 
 GROUP = "Output"
+
+#: First column of lists of documents.
+DOCUMENT_ID = "document_id"
 
 #: Number of most probable words of a topic that are marked in excerpts.
 MARKED_WORDS = 100
@@ -135,33 +140,51 @@ def _require_table(path: Path, data: bytes) -> None:
 
 
 @verb(
-    "streaming-jsmf documents MODEL SHARES.parquet --topic 3 --number 20",
+    "streaming-jsmf documents MODEL --topic 3 --number 20",
+    "streaming-jsmf documents MODEL new.csv --topic 3 --columns author,date",
     "streaming-jsmf documents MODEL SHARES.parquet --by year --csv",
-    long=False,
+    scheduled=False,
 )
 @path("model")
-@path("shares")
+@click.argument("source", required=False)
 @options_of(DocumentQuery)
 @answer_options
-def documents(model: str, shares: str, **options: Any) -> str:
-    """Query topic shares that transform wrote with MODEL.
+@options_of(*INGEST_SETTINGS, without=(*FIXED_BY_MODEL, "columns"), common=("text", "id"))
+def documents(model: str, listener: Listener, source: str | None = None, **options: Any) -> str:
+    """List documents of a topic, or mean shares by group.
 
-    Lists the documents of a topic, those similar to a document, or outliers, or prints mean shares by group. Without
-    --topic, --by, --similar and --outliers: the mean share of each topic over all documents.
+    Also lists documents that are similar to a document, and outliers.
+
+    SOURCE is what transform wrote with MODEL, or documents, which are read as by transform: a corpus, or anything that
+    ingest reads. Without SOURCE: the corpus that fit made next to MODEL, whose shares are kept in MODEL.shares.parquet.
+    Without --topic, --by, --similar and --outliers: the mean share of each topic over all documents.
     """
     from streaming_jsmf.documents.queries import query
+    from streaming_jsmf.documents.transform import shares_of
 
     answer = Answer.pop(options)
-    found = query(model, shares, **options)
-    if not (answer.is_text and EXCERPT in found.column_names):
+    asked = {name: options.pop(name) for name in declared(DocumentQuery) if name in options}
+    with shares_of(model, source, listener=listener, **options) as shares:
+        found = query(model, shares, **asked)
+    if not answer.is_text or found.column_names[0] != DOCUMENT_ID:
         return answer.text(found, "documents")
-    head, *rows = answer.text(found.drop_columns([EXCERPT]), "documents").splitlines()
-    excerpts = _marked(found.column(EXCERPT).to_pylist(), model, options.get("topic"))
-    return "\n".join([head, *(f"{row}\n{text}" for row, text in zip(rows, excerpts, strict=True))])
+    head, *rows = answer.text(found.select([0, 1]), "documents").splitlines()
+    marked = asked.get("topic") if EXCERPT in found.column_names else None
+    texts = _marked([*_texts(found)], model, marked)
+    return "\n".join([head, *(f"{row}\n{text}".rstrip() for row, text in zip(rows, texts, strict=True))])
 
 
-def _marked(excerpts: Sequence[str | None], model: str, topic: int | None) -> Iterator[str]:
-    """Excerpts in lines of 80 characters, with the words of a topic in bold."""
+def _texts(found: Any) -> Iterator[list[str]]:
+    """The text of each document and its other columns, each in lines that fit 80 columns."""
+    for row in found.drop_columns(found.column_names[:2]).to_pylist():
+        text = printable(row.pop(EXCERPT, None) or "")
+        parts = [f"{text}..." if text[-1:].isalnum() else text]
+        parts += [f"{name}: {printable(cell_text(value))}" for name, value in row.items()]
+        yield [line for part in parts for line in textwrap.wrap(part, 76)]
+
+
+def _marked(texts: Sequence[Sequence[str]], model: str, topic: int | None) -> Iterator[str]:
+    """Indented lines, with the words of a topic in bold."""
     from streaming_jsmf.reporting.topics import read_topics
 
     shown = read_topics(model, MARKED_WORDS) if topic is not None else []
@@ -170,9 +193,7 @@ def _marked(excerpts: Sequence[str | None], model: str, topic: int | None) -> It
     def bold(match: re.Match[str]) -> str:
         return click.style(match[0], bold=True) if match[0].lower() in words else match[0]
 
-    for text in excerpts:
-        text = printable(text or "")
-        lines = textwrap.wrap(f"{text}..." if text[-1:].isalnum() else text, 76)
+    for lines in texts:
         yield textwrap.indent(re.sub(r"\w+", bold, "\n".join(lines)), "    ")
 
 

@@ -146,9 +146,9 @@ def infer(
     """
     from streaming_jsmf.topics.infer import infer_each
 
-    numbers, own = topic_numbers(topics), _popped(options, "partitions", "overwrite", "workers")
-    settings = engine_settings_of(numbers[0], None, options)
-    made = infer_each(moments, model, numbers, settings, listener=listener, **own)
+    n_topics, own = topic_numbers(topics), _popped(options, "partitions", "overwrite", "workers")
+    settings = engine_settings_of(n_topics[0], None, options)
+    made = infer_each(moments, model, n_topics, settings, listener=listener, **own)
     return partial(print_topics, *made, as_json=as_json)
 
 
@@ -222,6 +222,8 @@ def transform(model: str, source: str, out: str, **options: Any) -> dict[str, An
     made = run(model, source, out, **options)
     totals = made.about.totals
     documents = {"documents": totals.documents} if totals else {}
+    if totals and totals.without_known_words:
+        documents["without_known_words"] = totals.without_known_words
     return {"shares": out, **documents, "topics": made.about.n_topics}
 
 

@@ -14,12 +14,15 @@ from streaming_jsmf.display import csv_text, location
 
 if TYPE_CHECKING:
     from streaming_jsmf.reporting.topics import Topic
+    from streaming_jsmf.storage.paths import StorePath
+    from streaming_jsmf.topics.edits import TopicEdits
 
 
 @verb(
     "streaming-jsmf topics MODEL --words 15",
     "streaming-jsmf topics MODEL --csv > topics.csv",
     "streaming-jsmf topics MODEL --label 3=elections --merge 5,8 --hide 0",
+    "streaming-jsmf topics MODEL --reduce 10",
     long=False,
 )
 @path("model")
@@ -43,7 +46,9 @@ def topics(
     request, changes = TopicsRequest.of(options), TopicChanges.of(options)
     if changes != TopicChanges():
         place = model_path(model)
-        edit_topics(place, read_model(place, ("topic_probability",)), lambda edits: edits.changed(changes))
+        edit_topics(
+            place, read_model(place, ("topic_probability",)), lambda edits: _changed(place, edits, changes)
+        )
     order = request.order or ("topic" if as_json else "share")
     if not (as_csv or as_json):
         return partial(
@@ -51,6 +56,16 @@ def topics(
         )
     found = {str(path): _read(path, request.words, order) for path in models_at(model)}
     return _csv(found, raw=raw) if as_csv else _json(found)
+
+
+def _changed(place: StorePath, edits: TopicEdits, changes: TopicChanges) -> TopicEdits:
+    """All changes as one; topics are merged by distance after the others."""
+    edits = edits.changed(changes)
+    if changes.reduce is None and changes.merge_similar is None:
+        return edits
+    from streaming_jsmf.reporting.arrange import merge_nearest
+
+    return merge_nearest(place, edits, changes.reduce, changes.merge_similar)
 
 
 def print_topics(

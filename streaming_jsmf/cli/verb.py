@@ -151,7 +151,8 @@ def _summary(fields: Mapping[str, Any]) -> str:
     >>> _summary({"corpus": "c", "documents": 3, "words": 9, "truth": "t"})
     'corpus: c (3 documents, 9 words)\\ntruth: t'
     """
-    numbers = ", ".join(f"{value} {name}" for name, value in fields.items() if isinstance(value, int))
+    counts = {name.replace("_", " "): value for name, value in fields.items() if isinstance(value, int)}
+    numbers = ", ".join(f"{value} {name}" for name, value in counts.items())
     first, *others = [
         f"{name}: {location(value)}" for name, value in fields.items() if not isinstance(value, int)
     ]

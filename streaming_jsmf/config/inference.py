@@ -115,7 +115,7 @@ class InferSettings(Settings):
         How strongly to prefer frequent words as anchors, in documents. 0 disables this, as in the papers.
     anchor_words
         Words to use as anchors, one entry per topic; the others are found. Several words in one entry, or on one line
-        of a FILE, form one anchor, without those in fewer than 5 documents.
+        of a FILE, form one anchor. Rare words are left out.
     anchor_row_sum
         Share of its row sum that a word must keep after rectification to be an anchor. 0 allows any word.
     correlations

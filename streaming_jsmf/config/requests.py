@@ -238,6 +238,10 @@ class TopicChanges(Settings):
     merge
         Show several topics as one, under the first number: shares are added, and word probabilities are
         averaged by share (may be repeated).
+    reduce
+        Merge the nearest topics, by the Hellinger distance of their word probabilities, until N are shown.
+    merge_similar
+        Merge all topics within this Hellinger distance of each other, from 0 (the same words) to 1 (none in common).
     unmerge
         Show the parts of the merged topic K separately again.
     hide
@@ -248,6 +252,10 @@ class TopicChanges(Settings):
 
     label: Sequence[tuple[int, str | None]] = _edit((), metavar="K=NAME", parse=_names)
     merge: Sequence[Sequence[int]] = _edit((), metavar="K,K[,...]", parse=_numbers)
+    reduce: int | None = _edit(None, absent="no merges", metavar="N", multiple=False, ge=1)
+    merge_similar: float | None = _edit(
+        None, absent="no merges", metavar="DISTANCE", multiple=False, ge=0, le=1
+    )
     unmerge: Sequence[int] = _edit((), metavar="K")
     hide: Sequence[int] = _edit((), metavar="K")
     unhide: Sequence[int] = _edit((), metavar="K")
@@ -283,6 +291,8 @@ class DocumentQuery(Settings):
         List the documents of this corpus whose words the topics explain least.
     number
         Number of documents to list.
+    columns
+        Columns of metadata to list with the text of each document, such as date,author, or all.
     """
 
     topic: int | None = _question(None, absent="all topics", metavar="K")
@@ -290,6 +300,9 @@ class DocumentQuery(Settings):
     similar: str | None = _question(None, absent="none", metavar="DOCUMENT_ID")
     outliers: Any = _question(None, absent="none", metavar="CORPUS")
     number: int | None = _question(None, absent=str(DEFAULT_NUMBER), ge=1)
+    columns: Literal["all"] | tuple[str, ...] | None = _question(
+        None, absent="the text, or all columns without one", metavar="COLUMNS"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

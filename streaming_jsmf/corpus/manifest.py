@@ -91,6 +91,8 @@ def token_settings(settings: Mapping[str, Json]) -> dict[str, Json] | None:
         return None
     found = {key: settings.get(f"read_{key}") for key in ("tokenizer", "ngrams", "stemmer", "boilerplate")}
     found["boilerplate"] = found["boilerplate"] or "keep"
+    if "read_normalization" in settings:
+        found["normalization"] = settings["read_normalization"]
     phrases = {PHRASES: settings[PHRASES]} if PHRASES in settings else {}
     unstemmed = None if found["stemmer"] is None else settings.get("stop_words")
     return {**found, "stop_words": unstemmed, **phrases}

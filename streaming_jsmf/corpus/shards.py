@@ -37,7 +37,7 @@ TOKENS_PER_SHARD = 20_000_000
 WORK, CORPUS = "work", "corpus"
 
 #: Layout of a workspace, one of its arguments: unfinished work with another layout is refused.
-LAYOUT = 4
+LAYOUT = 5
 
 _COUNTS = "counts.arrow"
 

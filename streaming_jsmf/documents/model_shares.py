@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,14 +19,21 @@ from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.corpus.units import list_units
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.documents.share_files import open_shares
-from streaming_jsmf.documents.shares import DAMAGED, SharesFile
+from streaming_jsmf.documents.shares import DAMAGED, DOCUMENT_ID, SHARES, About, SharesFile, to_lists
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.ingestion.readers.values import from_python
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.storage.paths import AnyPath, local_path, normalize
 from streaming_jsmf.topics.edits import NAMED, EditedTopics, shown_topics
 from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
 from streaming_jsmf.topics.store import AnyModel, Model, model_path
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Topic shares: what ``transform`` wrote, or the table that ``TopicModel.transform`` returns.
+AnyShares: TypeAlias = "str | Path | SharesFile | pd.DataFrame"
 
 #: Nonzeros whose probabilities are computed together.
 NONZEROS = 100_000
@@ -40,11 +48,13 @@ class ModelShares:
     shown: EditedTopics
 
     @classmethod
-    def open(cls, model: AnyModel | Model, shares: str | Path) -> ModelShares:
+    def open(cls, model: AnyModel | Model, shares: AnyShares) -> ModelShares:
         """Open shares; raise ``InputError`` if they are of another model, or not topic shares."""
-        file = open_shares(local_path(normalize(shares, "a file of topic shares"), "a file of topic shares"))
+        given: Any = shares
+        file = None if is_table(given) else open_shares(shares_place(given))
         shown = shown_topics(model, NEEDED, (*OPTIONAL, *NAMED))
         topics = TopicParameters.of(shown.stored)
+        file = file or _of_table(given, shown, topics.topics_fingerprint)
         if file.about.model != topics.topics_fingerprint:
             name = "this model" if isinstance(model, Model) else str(model_path(model))
             raise InputError(
@@ -86,6 +96,42 @@ class ModelShares:
                 "read, or run transform with this one"
             )
         return opened
+
+
+def shares_place(shares: Any) -> Path:
+    return local_path(normalize(shares, "a file of topic shares"), "a file of topic shares")
+
+
+def is_table(given: Any) -> bool:
+    """Whether this is a table of pandas with a column of shares for each topic number."""
+    columns = getattr(given, "columns", ())
+    return (
+        hasattr(given, "to_numpy")
+        and len(columns) > 0
+        and all(isinstance(name, Integral) for name in columns)
+        and all(getattr(kind, "kind", "") == "f" for kind in given.dtypes)
+    )
+
+
+def _of_table(table: pd.DataFrame, shown: EditedTopics, model: str) -> SharesFile:
+    """The shares in a table by the stored topics: those of a merged topic are in its first one."""
+    numbers, ids = [int(name) for name in table.columns], from_python([*table.index])
+    if numbers != [*shown.numbers]:
+        raise InputError(
+            f"the table has shares of topics {_listed(numbers)}, and the model shows {_listed(shown.numbers)}; call "
+            "transform of this model again"
+        )
+    theta = np.zeros((len(table), shown.edits.n_topics))
+    theta[:, numbers] = table.to_numpy(np.float64)
+    rows = pa.table({DOCUMENT_ID: ids, SHARES: to_lists(theta)})
+    about = About(model, corpus="", request="", n_topics=theta.shape[1], top=None)
+    return SharesFile(
+        Path("the table"), about, (DOCUMENT_ID,), lambda columns: iter([rows.select(list(columns))])
+    )
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers[:9])) + ", ..." * (len(numbers) > 9)
 
 
 def token_probabilities(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from streaming_jsmf.config import OverTimeRequest, takes
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.documents.groups import NORMAL, Grouping, Groups, by_group, is_time
-from streaming_jsmf.documents.model_shares import ModelShares, token_probabilities
+from streaming_jsmf.documents.model_shares import AnyShares, ModelShares, token_probabilities
 from streaming_jsmf.documents.shares import with_result
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.linalg.typing import Floats
@@ -44,7 +43,7 @@ LOW, HIGH, CHANGE, CHANGE_ERROR, WORDS = "low", "high", "change", "change_error"
 
 
 @takes(OverTimeRequest)
-def over_time(model: AnyModel, shares: str | Path, by: str, **options: Any) -> pd.DataFrame:
+def over_time(model: AnyModel, shares: AnyShares, by: str, **options: Any) -> pd.DataFrame:
     """Return mean topic shares in each period of time, one row per period and topic.
 
     The first column has the period, ``documents`` the number of its documents, ``share`` the mean share and
@@ -72,7 +71,7 @@ def over_time(model: AnyModel, shares: str | Path, by: str, **options: Any) -> p
     return over_time_of(model, shares, by, **options).table().to_pandas()
 
 
-def over_time_of(model: AnyModel, shares: str | Path, by: str, **options: Any) -> TopicsOverTime:
+def over_time_of(model: AnyModel, shares: AnyShares, by: str, **options: Any) -> TopicsOverTime:
     """Return ``over_time`` as periods and topics."""
     asked = OverTimeRequest.of({**options, "by": by})
     if asked.words is not None and asked.corpus is None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 from scipy.sparse import csr_array
 
-from streaming_jsmf.config import DEFAULT_NUMBER, DocumentQuery, takes
+from streaming_jsmf.config import DEFAULT_NUMBER, EXCERPT, DocumentQuery, takes
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.documents.groups import SHARE, by_group
-from streaming_jsmf.documents.model_shares import ModelShares, token_probabilities
+from streaming_jsmf.documents.model_shares import AnyShares, ModelShares, token_probabilities
 from streaming_jsmf.documents.shares import DOCUMENT_ID, SharesFile, with_result
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.inference.perplexity import SMOOTHING
@@ -34,19 +36,24 @@ SHORTEST = 0.5
 
 
 def documents_of_topic(
-    model: AnyModel | Model, shares: str | Path, topic: int, number: int = DEFAULT_NUMBER
+    model: AnyModel | Model,
+    shares: AnyShares,
+    topic: int,
+    number: int = DEFAULT_NUMBER,
+    columns: Literal["all"] | Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """Return the documents with the largest shares of a topic, in descending order, with ``share`` and metadata.
+    """Return the documents with the largest shares of a topic, in descending order: id, ``share`` and text.
 
-    The share of a merged topic is the sum over its parts. One pass over the output of ``transform``. Raises
-    ``InputError`` if the shares are of another model or there is no such topic, ``StoreError`` if the model or shares
-    are damaged.
+    ``shares`` is what ``transform`` wrote, or the table that ``TopicModel.transform`` returns. The text is the column
+    ``excerpt``, followed by the metadata ``columns``; without texts, the default is all columns. The share of a merged
+    topic is the sum over its parts. One pass over the shares. Raises ``InputError`` if they are of another model or
+    there is no such topic or column, ``StoreError`` if the model or shares are damaged.
     """
-    return query(model, shares, topic=topic, number=number).to_pandas()
+    return query(model, shares, topic=topic, number=number, columns=columns).to_pandas()
 
 
 def shares_by(
-    model: AnyModel | Model, shares: str | Path, column: str | None = None, topic: int | None = None
+    model: AnyModel | Model, shares: AnyShares, column: str | None = None, topic: int | None = None
 ) -> pd.DataFrame:
     """Return mean topic shares by the values of a metadata column, one row per value and topic.
 
@@ -59,7 +66,7 @@ def shares_by(
 
 
 def similar_documents(
-    model: AnyModel | Model, shares: str | Path, document: str | int, number: int = DEFAULT_NUMBER
+    model: AnyModel | Model, shares: AnyShares, document: str | int, number: int = DEFAULT_NUMBER
 ) -> pd.DataFrame:
     """Return the documents nearest to a document by the Hellinger distance (0 to 1) of the stored, unmerged topics.
 
@@ -70,7 +77,7 @@ def similar_documents(
 
 
 def least_explained_documents(
-    model: AnyModel | Model, shares: str | Path, corpus: AnyPath | Corpus, number: int = DEFAULT_NUMBER
+    model: AnyModel | Model, shares: AnyShares, corpus: AnyPath | Corpus, number: int = DEFAULT_NUMBER
 ) -> pd.DataFrame:
     """Return the documents whose words the topics explain least, in ascending order of ``gain``, with their metadata.
 
@@ -97,7 +104,7 @@ def least_explained_documents(
 
 
 @takes(DocumentQuery)
-def query(model: AnyModel | Model, shares: str | Path, *, grouped: bool = False, **options: Any) -> Any:
+def query(model: AnyModel | Model, shares: AnyShares, *, grouped: bool = False, **options: Any) -> Any:
     """Return ``similar_documents``, ``documents_of_topic``, ``least_explained_documents`` or ``shares_by``.
 
     The result is an Arrow table; errors are the same.
@@ -113,8 +120,12 @@ def query(model: AnyModel | Model, shares: str | Path, *, grouped: bool = False,
             f"{option.number} requires {option.similar}, {option.outliers}, or {option.topic} without {option.by}; "
             "leave it out"
         )
+    if grouped and asked.columns is not None:
+        raise InputError(f"{option.columns} is for lists of documents; leave it out")
     count = asked.number or DEFAULT_NUMBER
     found = ModelShares.open(model, shares)
+    if not grouped:
+        found = replace(found, file=with_columns(found.file, asked.columns))
     if asked.outliers is not None:
         return least_explained(found, open_corpus(asked.outliers), count)
     if similar is not None:
@@ -126,6 +137,17 @@ def query(model: AnyModel | Model, shares: str | Path, *, grouped: bool = False,
     if name := found.shown.names[0]:
         logger.info("topic %s: %s", topic, name)
     return largest(found.of_shown, count)[0]
+
+
+def with_columns(shares: SharesFile, wanted: Literal["all"] | Sequence[str] | None) -> SharesFile:
+    """The shares with the id, the text and the wanted columns only; without a text, the default is all columns."""
+    known = shares.columns
+    if wanted == "all" or (wanted is None and EXCERPT not in known):
+        return shares
+    chosen = [*dict.fromkeys([*(name for name in (DOCUMENT_ID, EXCERPT) if name in known), *(wanted or ())])]
+    if missing := [name for name in chosen if name not in known]:
+        raise InputError(f"{shares.path} has no column {missing[0]!r}; it has {', '.join(known)}")
+    return replace(shares, columns=tuple(chosen))
 
 
 def shares_table(model: AnyModel, shares: str | Path) -> pd.DataFrame:

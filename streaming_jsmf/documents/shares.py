@@ -213,12 +213,13 @@ def csv_shares(path: Path, about: About) -> SharesFile:
     return SharesFile(path, about, (), read)
 
 
-def require_csv(path: Path) -> None:
-    """Raise ``InputError`` unless the header of a file is one of ``write_csv``."""
+def has_csv_shares(path: Path) -> bool:
+    """Whether there is a file whose header is one of ``write_csv``."""
+    if not path.is_file():
+        return False
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         header = next(csv.reader(file), [])
-    if header[:1] != [DOCUMENT_ID] or not re.match("[0-9]+(: |$)", header[-1]):
-        raise not_shares(path)
+    return header[:1] == [DOCUMENT_ID] and bool(re.match("[0-9]+(: |$)", header[-1]))
 
 
 def write_csv(path: Path, shares: SharesFile, schema: Any, names: Sequence[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,22 +21,23 @@ from streaming_jsmf.config import (
     takes,
 )
 from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus
-from streaming_jsmf.documents.share_files import open_shares
-from streaming_jsmf.documents.shares import About, SharesFile, csv_shares, is_csv
+from streaming_jsmf.documents.model_shares import AnyShares, is_table, shares_place
+from streaming_jsmf.documents.share_files import is_shares, open_shares
+from streaming_jsmf.documents.shares import About, SharesFile, csv_shares, has_csv_shares, is_csv
 from streaming_jsmf.documents.transform_job import (
     request_of_shares,
     share_job,
     transform_documents,
     wanted_shares,
 )
-from streaming_jsmf.errors import InputError, option
+from streaming_jsmf.errors import InputError, Option, option
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.storage.paths import local_path, normalize, require_suffix
+from streaming_jsmf.storage.paths import is_url, local_path, normalize, require_suffix
 from streaming_jsmf.topics.edits import shown_topics
 from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
-from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
+from streaming_jsmf.topics.store import AnyModel, Model, beside, corpus_beside, model_path, read_model
 
 if TYPE_CHECKING:
     from streaming_jsmf.documents.source_corpus import SourceDocuments
@@ -120,6 +123,47 @@ def transform(
             totals = transform_documents(job, about, wanted, left_out, columns, execution, listener)
         documents.remove()
     return csv_shares(target, replace(about, totals=totals)) if is_csv(target) else open_shares(target)
+
+
+@contextmanager
+def shares_of(
+    model: AnyModel,
+    given: Any = None,
+    corpus: Corpus | None = None,
+    *,
+    listener: Listener = silent,
+    **options: Any,
+) -> Iterator[AnyShares]:
+    """Yield topic shares to query: those given, or those of a source that ``transform`` reads with these options.
+
+    Without both, those of ``corpus``, by default the one that ``fit`` made next to the model. They are kept next to a
+    local model (``MODEL.shares.parquet``) and computed once; those of a source are temporary.
+    """
+    if given is not None and _are_shares(given):
+        if options:
+            raise InputError(f"these are topic shares; leave out {', '.join(map(str, map(Option, options)))}")
+        yield given
+        return
+    path = model_path(model)
+    kept = beside(path, "shares.parquet")
+    source = (corpus or corpus_beside(path)) if given is None else given
+    if source is None:
+        raise InputError(
+            "the corpus of this model is unknown; give texts, a corpus, or shares that transform wrote"
+        )
+    with tempfile.TemporaryDirectory(prefix="streaming-jsmf-") as folder:
+        is_local = isinstance(kept, Path) and os.access(kept.parent, os.W_OK)
+        out = str(kept) if given is None and is_local else Path(folder) / "shares.parquet"
+        yield transform(model, source, out, overwrite=True, listener=listener, **options)
+
+
+def _are_shares(given: Any) -> bool:
+    if isinstance(given, SharesFile) or is_table(given):
+        return True
+    if not isinstance(given, str | PathLike) or isinstance(given, Corpus) or is_url(given):
+        return False
+    place = shares_place(given)
+    return has_csv_shares(place) if is_csv(place) else is_shares(place)
 
 
 def _csv_columns(model: AnyModel | Model) -> dict[str, Sequence[int]]:

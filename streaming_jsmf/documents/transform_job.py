@@ -39,8 +39,9 @@ from streaming_jsmf.documents.shares import (
     TOPICS,
     About,
     ShareTotals,
+    has_csv_shares,
     is_csv,
-    require_csv,
+    not_shares,
     to_lists,
     write_csv,
 )
@@ -91,7 +92,8 @@ def wanted_shares(target: Path, request: Mapping[str, Any], *, overwrite: bool) 
 
     def stored() -> Mapping[str, Any]:
         if is_csv(target):
-            require_csv(target)
+            if not has_csv_shares(target):
+                raise not_shares(target)
             return request
         about = stored_about(target)
         return {} if about is None else {name: getattr(about, name) for name in request}

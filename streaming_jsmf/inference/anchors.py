@@ -38,6 +38,8 @@ Similarity = Callable[[Integers], Floats]
 MAX_STARTS = 128
 #: Starts extended at a time; each needs a row of n entries in memory.
 STARTS_AT_ONCE = 32
+#: Maximum number of exchanges of LocalSearch.
+MOST_EXCHANGES = 1000
 #: A word is exchanged only if the weight decreases by more than this fraction; smaller changes are rounding.
 ROUNDING = 1e-12
 
@@ -208,15 +210,10 @@ def group_means(rows: Floats, mass: Floats, groups: Groups) -> Floats:
 
 @dataclass(frozen=True)
 class Clique:
-    """K words (ids, ascending), and the total edge weights after MergeInit and after each exchange, decreasing."""
+    """K words (ids, ascending), and the total weight of the edges between them."""
 
     words: Integers
-    weights: tuple[float, ...]
-
-    @property
-    def weight(self) -> float:
-        """Final total weight of the edges."""
-        return self.weights[-1]
+    weight: float
 
 
 def dense_similarity(cooccurrence: Floats, ids: Integers) -> Similarity:
@@ -231,7 +228,7 @@ def low_rank_similarity(rectified: Floats, ids: Integers) -> Similarity:
 
 
 def soft_cliques(
-    similarity: Similarity, candidates: Mask, n_topics: int, *, multiple: int = 1, max_exchanges: int = 1000
+    similarity: Similarity, candidates: Mask, n_topics: int, *, multiple: int = 1
 ) -> tuple[Clique, ...]:
     """Distinct cliques of K words of small weight from ``multiple`` searches, the lightest first.
 
@@ -248,9 +245,9 @@ def soft_cliques(
         offset = (search + 0.5) / multiple
         starts = np.asarray((np.arange(n_starts) + offset) * ids.size / n_starts, dtype=np.int64)
         merged = _merge_init(similarity, ids.size, n_topics, starts)
-        clique = _local_search(similarity, merged, max_exchanges)
+        clique = _local_search(similarity, merged)
         words = ids[clique.words]
-        found.setdefault(tuple(words.tolist()), Clique(words, clique.weights))
+        found.setdefault(tuple(words.tolist()), Clique(words, clique.weight))
     return tuple(sorted(found.values(), key=lambda clique: (clique.weight, clique.words.tolist())))
 
 
@@ -271,12 +268,12 @@ def _merge_init(similarity: Similarity, n: int, n_topics: int, starts: Integers)
     return np.sort(np.argsort(-found, kind="stable")[:n_topics])
 
 
-def _local_search(similarity: Similarity, clique: Integers, max_exchanges: int) -> Clique:
+def _local_search(similarity: Similarity, clique: Integers) -> Clique:
     """Exchange the pair of words that lowers the weight most, until no exchange does; positions are ascending."""
     clique, each = clique.copy(), np.arange(clique.size)
     rows = similarity(clique)
-    history = [_weight(rows, clique)]
-    for _ in range(max_exchanges):
+    weight = _weight(rows, clique)
+    for _ in range(MOST_EXCHANGES):
         # Weight that each word outside the clique would add in place of each word of the clique.
         outside = rows.sum(axis=0) - rows
         inside = outside[each, clique]
@@ -284,12 +281,12 @@ def _local_search(similarity: Similarity, clique: Integers, max_exchanges: int) 
         best = outside.argmin(axis=1)
         change = outside[each, best] - inside
         leaving = int(change.argmin())
-        if not change[leaving] < -ROUNDING * history[-1]:
+        if not change[leaving] < -ROUNDING * weight:
             break
         clique[leaving] = best[leaving]
         rows[leaving] = similarity(clique[leaving : leaving + 1])[0]
-        history.append(_weight(rows, clique))
-    return Clique(np.sort(clique), tuple(history))
+        weight = _weight(rows, clique)
+    return Clique(np.sort(clique), weight)
 
 
 def _weight(rows: Floats, clique: Integers) -> float:

@@ -53,11 +53,10 @@ TOLERANCE, MAX_ITERATIONS = 1e-3, 200
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
-inlined = compiled(nogil=True, forceinline=True)
 internal = compiled(nogil=True, forceinline=True, internal=True)
 
 
-@inlined
+@internal
 def first_shares(ids: NDArray[Any], topics: Single, weights: Single, shares: Single, scales: Single) -> None:
     """Compute the token shares of the first round and the reciprocals of their sums."""
     for j in range(ids.size):
@@ -70,7 +69,7 @@ def first_shares(ids: NDArray[Any], topics: Single, weights: Single, shares: Sin
     invert(scales[: ids.size])
 
 
-@inlined
+@internal
 def next_shares(
     ids: NDArray[Any], counts: Single, topics: Single, weights: Single, shares: Single, scales: Single
 ) -> None:
@@ -95,7 +94,7 @@ def invert(scales: Single) -> None:
         scales[j] = _ONE / scales[j] if scales[j] > _ZERO else _ZERO
 
 
-@inlined
+@internal
 def weigh_topics(
     counts: NDArray[Any], shares: Single, scales: Single, prior: Single, weights: Single
 ) -> None:
@@ -142,12 +141,22 @@ def add_tokens(
 
 
 @internal
-def most_words(indptr: Integers) -> int:
-    """Largest number of distinct words of a document."""
-    most = 0
-    for document in range(indptr.size - 1):
-        most = max(most, indptr[document + 1] - indptr[document])
-    return most
+def changed(before: Single, current: Single) -> tuple[float, float]:
+    """Sum of absolute changes of the entries, and sum of the current ones."""
+    moved, mass = 0.0, 0.0
+    for k in range(current.size):
+        mass += current[k]
+        moved += abs(current[k] - before[k])
+    return moved, mass
+
+
+@internal
+def added_up(values: Single) -> np.float32:
+    """Sum in ascending order; numpy's takes longer to compile."""
+    found = _ZERO
+    for i in range(values.size):
+        found += values[i]
+    return found
 
 
 @internal
@@ -178,45 +187,59 @@ def add_documents(
     topics: Single,
     prior: Single,
     rounds: int,
+    tolerance: float,
     longest: float,
+    shares: Single,
     tokens: Single,
     weights: Single,
+    changes: Floats,
 ) -> float:
     """Add the expected tokens of documents to their words and topics; return the log-likelihood of the documents.
 
     Each token is predicted from the other tokens of its document in the last round: sum_w c_w log(sum_k B_wk (n_k +
     alpha_k - g_wk) / (n + sum(alpha) - 1)). Words without a topic are ignored.
 
-    Counts are CSR (``indptr`` may start at any offset) and positive; B and alpha are padded; ``rounds`` is at least 2.
-    A document adds at most ``longest`` tokens to ``tokens`` (words x width). ``weights`` (documents x width) is set to
-    n_k + alpha_k. An output without rows is skipped.
+    Counts are CSR (``csr_buffers``; ``indptr`` may start at any offset) and positive; B and alpha are padded.
+    ``shares`` are ``memory_of_shares``. An output without rows is skipped: ``tokens`` (words x width), to which a
+    document adds at most ``longest`` tokens, with the likelihood; ``weights`` (documents x width), set to n_k +
+    alpha_k; and ``changes`` (documents x 2), the number of rounds and the sum of absolute changes of the topic shares
+    in the last one. With ``changes``, n_k is not extrapolated, and rounds end at a change of at most ``tolerance``; no
+    objective is known to increase.
     """
-    most = most_words(indptr)
-    shares, scales = np.empty((most, prior.size), np.float32), np.empty(most, np.float32)
-    current, before = np.empty(prior.size, np.float32), np.empty(prior.size, np.float32)
-    prior_sum, likelihood = prior.sum(), 0.0
+    scales, current, before = np.empty(len(shares), np.float32), np.empty_like(prior), np.empty_like(prior)
+    prior_sum, likelihood = added_up(prior), 0.0
     for document in range(indptr.size - 1):
         here = slice(indptr[document], indptr[document + 1])
         ids, numbers = words[here], counts[here]
-        length = numbers.sum()
+        length = added_up(numbers)
         for k in range(prior.size):
             current[k] = max(prior[k] * (_ONE + length / prior_sum), FLOOR)
         first_shares(ids, topics, current, shares, scales)
-        for _ in range(rounds - 1):
+        for number in range(1, rounds + 1):
+            is_last = number == rounds
+            if is_last and not weights.shape[0]:
+                break
             before, current = current, before
             weigh_topics(numbers, shares, scales, prior, current)
-            extrapolate(prior, before, current)
+            if changes.shape[0]:
+                moved, mass = changed(before, current)
+                changes[document, 0], changes[document, 1] = number, moved / mass
+                is_last |= moved <= tolerance * mass
+            if is_last:
+                for k in range(prior.size):
+                    weights[document, k] = current[k]
+                break
+            if not changes.shape[0]:
+                extrapolate(prior, before, current)
             next_shares(ids, numbers, topics, current, shares, scales)
-        likelihood += log_likelihood(numbers, scales, length + prior_sum, 1.0)
         if tokens.shape[0]:
+            likelihood += log_likelihood(numbers, scales, length + prior_sum, 1.0)
             add_tokens(ids, numbers, document_weight(length, longest), shares, scales, tokens)
-        if weights.shape[0]:
-            weigh_topics(numbers, shares, scales, prior, weights[document])
     return likelihood
 
 
 def padded_topics(word_topic: Floats, prior: Floats) -> tuple[Single, Single]:
-    """Pad B and alpha for ``iterate_shares``; the probabilities of each word are divided by their maximum."""
+    """Pad B and alpha for ``add_documents``; the probabilities of each word are divided by their maximum."""
     largest = word_topic.max(axis=1, keepdims=True)
     scaled = np.divide(word_topic, largest, out=np.zeros_like(word_topic), where=largest > 0)
     return padded(np.where(scaled > NEGLIGIBLE, scaled, 0.0)), padded(prior[None])[0]
@@ -237,6 +260,21 @@ def aligned_zeros(n_rows: int, n_topics: int) -> Single:
     return memory[start : start + n_rows * width].reshape(n_rows, width)
 
 
+def csr_buffers(counts: csr_array[Any]) -> tuple[Integers, NDArray[np.int32], Single]:
+    """Row pointers, words and counts of a CSR matrix, with the same types wherever they come from.
+
+    Each type is compiled, and read-only arrays (as read from a file) have another one.
+    """
+    words, values = (np.asarray(counts.indices, np.int32).view(), np.asarray(counts.data, np.float32).view())
+    words.flags.writeable = values.flags.writeable = False
+    return counts.indptr.astype(np.int64), words, values
+
+
+def memory_of_shares(indptr: Integers, width: int) -> Single:
+    """Memory for the token shares of the longest of some documents, distinct words x width."""
+    return aligned_zeros(int(np.diff(indptr).max(initial=0)), width)
+
+
 def require_matching(counts: csr_array[Any], word_topic: Floats, prior: Floats) -> None:
     """Raise ``ValueError`` if the shapes do not match, or the prior is not positive and finite."""
     if word_topic.ndim != 2 or prior.shape != word_topic.shape[1:] or counts.shape[1] != word_topic.shape[0]:
@@ -245,48 +283,6 @@ def require_matching(counts: csr_array[Any], word_topic: Floats, prior: Floats) 
         )
     if not (np.isfinite(prior).all() and (prior > 0).all()):
         raise ValueError("prior must be positive and finite")
-
-
-@compiled(nogil=True)
-def iterate_shares(
-    starts: Integers,
-    words: Integers,
-    numbers: Single,
-    topics: Single,
-    prior: Single,
-    tolerance: float,
-    most: int,
-    shares: Floats,
-    rounds: Integers,
-    changes: Floats,
-) -> None:
-    """Topic shares (n_k + alpha_k) / (n + sum(alpha)) of documents; fills the last three arguments.
-
-    Stops when a round changes the shares by at most ``tolerance`` in total; no objective is known to increase.
-    """
-    longest = most_words(starts)
-    owned, scales = np.empty((longest, prior.size), np.float32), np.empty(longest, np.float32)
-    weights, before, prior_sum = np.empty_like(prior), np.empty_like(prior), prior.sum()
-    for document in range(starts.size - 1):
-        here = slice(starts[document], starts[document + 1])
-        ids, counts = words[here], numbers[here]
-        length = counts.sum()
-        for k in range(prior.size):
-            before[k] = max(prior[k] * (np.float32(1) + length / prior_sum), FLOOR)
-        first_shares(ids, topics, before, owned, scales)
-        for number in range(most):
-            weigh_topics(counts, owned, scales, prior, weights)
-            total, moved = 0.0, 0.0
-            for k in range(prior.size):
-                total += weights[k]
-                moved += abs(weights[k] - before[k])
-                before[k] = weights[k]
-            rounds[document], changes[document] = number + 1, moved / total
-            if moved <= tolerance * total:
-                break
-            next_shares(ids, counts, topics, weights, owned, scales)
-        for k in range(shares.shape[1]):
-            shares[document, k] = weights[k] / total
 
 
 @dataclass(frozen=True)
@@ -337,18 +333,21 @@ def document_topics(
     if max_iterations < 1:
         raise ValueError(f"max_iterations must be at least 1, not {max_iterations}")
     n_documents = int(counts.shape[0])
-    shares = np.empty((n_documents, alpha.size))
-    iterations, remaining = np.zeros(n_documents, np.int64), np.zeros(n_documents)
-    # Copy, because read-only arrays (as read from a file) have another type for the compiler.
-    starts, words = np.array(counts.indptr, np.int64), np.array(counts.indices, np.int64)
-    numbers, model = np.array(counts.data, np.float32), padded_topics(topics, alpha)
+    shares, rounds = np.empty((n_documents, alpha.size)), np.empty((n_documents, 2))
+    starts, words, numbers = csr_buffers(counts)
+    model, no_tokens = padded_topics(topics, alpha), np.empty((0, 0), np.float32)
 
     def solve_block(part: slice) -> None:
-        iterate_shares(
-            starts[part.start : part.stop + 1], words, numbers, *model, tolerance, max_iterations,
-            shares[part], iterations[part], remaining[part],
+        here = starts[part.start : part.stop + 1]
+        weights = np.empty((here.size - 1, model[1].size), np.float32)
+        owned = memory_of_shares(here, model[1].size)
+        add_documents(
+            here, words, numbers, *model, max_iterations, tolerance, np.inf, owned, no_tokens, weights, rounds[part]
         )  # fmt: skip
+        # Added in ascending order, as in the kernel.
+        mass = np.cumsum(weights, axis=1, dtype=np.float64)[:, -1:]
+        np.divide(weights[:, : alpha.size], mass, out=shares[part])
 
     with panel_threads(threads):
         on_each(solve_block, panels(n_documents, BLOCK_DOCUMENTS))
-    return DocumentTopics(shares, iterations, remaining, tolerance)
+    return DocumentTopics(shares, rounds[:, 0].astype(np.int64), rounds[:, 1].copy(), tolerance)

@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from streaming_jsmf.inference.cvb0 import (
     LANE,
     add_tokens,
+    added_up,
     document_weight,
     first_shares,
-    inlined,
+    internal,
     invert,
     log_likelihood,
-    most_words,
 )
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.lanes import add, at_most, fill, load, running, store, total
@@ -36,7 +36,7 @@ from streaming_jsmf.linalg.typing import Integers, Single
 Keys = NDArray[np.uint64]
 
 #: Increment and multipliers of the generator SplitMix64 (Steele, Lea and Flood 2014).
-_INCREMENT = np.uint64(0x9E3779B97F4A7C15)
+INCREMENT = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
 
@@ -46,15 +46,15 @@ _UPPER, _UNIT = np.uint64(40), np.float32(2**-24)
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
-@inlined
-def _mixed(state: np.uint64) -> np.uint64:
+@internal
+def mixed(state: np.uint64) -> np.uint64:
     """The random number of a state of SplitMix64."""
     state = (state ^ (state >> _SHIFTS[0])) * _FIRST
     state = (state ^ (state >> _SHIFTS[1])) * _SECOND
     return state ^ (state >> _SHIFTS[2])
 
 
-@inlined
+@internal
 def _exclude_own(
     ids: NDArray[Any],
     counts: Single,
@@ -71,7 +71,7 @@ def _exclude_own(
         shares[j, own] = topics[ids[j], own] * max(weights[own] - counts[j], prior[own])
 
 
-@inlined
+@internal
 def _draw(shares: Single, ends: Single, state: np.uint64, chosen: Integers) -> np.uint64:
     """Draw a topic for each word in proportion to its shares; return the state of the generator.
 
@@ -84,8 +84,8 @@ def _draw(shares: Single, ends: Single, state: np.uint64, chosen: Integers) -> n
             sums = add(sums, load(share, k))
         ends_of_columns = running(sums)
         store(ends, 0, ends_of_columns)
-        state += _INCREMENT
-        limit = np.float32(np.int64(_mixed(state) >> _UPPER)) * _UNIT * ends[LANE - 1]
+        state += INCREMENT
+        limit = np.float32(np.int64(mixed(state) >> _UPPER)) * _UNIT * ends[LANE - 1]
         column = min(at_most(ends_of_columns, limit), LANE - 1)
         reached, place = ends[max(column, 1) - 1] * np.float32(column > 0), column
         for k in range(column, share.size, LANE):
@@ -96,7 +96,7 @@ def _draw(shares: Single, ends: Single, state: np.uint64, chosen: Integers) -> n
     return state
 
 
-@inlined
+@internal
 def _add_up(shares: Single, scales: Single) -> None:
     """Set ``scales`` to the reciprocals of the sums of the shares of each word."""
     for j in range(scales.size):
@@ -116,6 +116,7 @@ def draw_documents(
     prior: Single,
     rounds: int,
     longest: float,
+    shares: Single,
     keys: Keys,
     tokens: Single,
 ) -> float:
@@ -124,14 +125,13 @@ def draw_documents(
     Each word's tokens are predicted from the topics of the other words: sum_w c_w log(sum_k B_wk (n_k + alpha_k) / (n +
     sum(alpha) - c_w)). Arguments are those of ``cvb0.add_documents``; ``keys`` (documents) determine random numbers.
     """
-    most = most_words(indptr)
-    topic, shares = np.empty(most, np.int64), np.empty((most, prior.size), np.float32)
-    scales, ends, current = np.empty(most, np.float32), np.empty(LANE, np.float32), np.empty_like(prior)
-    prior_sum, likelihood = prior.sum(), 0.0
+    topic, scales = np.empty(len(shares), np.int64), np.empty(len(shares), np.float32)
+    ends, current = np.empty(LANE, np.float32), np.empty_like(prior)
+    prior_sum, likelihood = added_up(prior), 0.0
     for document in range(indptr.size - 1):
         here = slice(indptr[document], indptr[document + 1])
-        ids, numbers, state = words[here], counts[here], _mixed(keys[document])
-        length, chosen = numbers.sum(), topic[: ids.size]
+        ids, numbers, state = words[here], counts[here], mixed(keys[document])
+        length, chosen = added_up(numbers), topic[: ids.size]
         for k in range(prior.size):
             current[k] = prior[k] * (_ONE + length / prior_sum)
         first_shares(ids, topics, current, shares, scales)

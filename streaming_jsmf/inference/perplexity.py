@@ -12,14 +12,12 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.inference.cvb0 import document_topics
+from streaming_jsmf.inference.gibbs import INCREMENT, Keys, mixed
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.typing import Floats, Integers, Mask
-
-Keys = NDArray[np.uint64]
 
 #: s, the weight of the unigram distribution in a smoothed topic.
 SMOOTHING = 0.01
@@ -172,12 +170,10 @@ def observed_half(counts: csr_array[Any], keys: Keys, seed: int) -> csr_array[np
 
 
 @compiled(nogil=True, internal=True)
-def _mixed(bits: np.uint64) -> np.uint64:
-    """Finalizer of splitmix64 (Steele, Lea and Flood 2014) on 64 unsigned bits."""
-    bits += np.uint64(0x9E3779B97F4A7C15)
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))
+def _hashed(bits: np.uint64) -> np.uint64:
+    """A random number for 64 bits: the next one of SplitMix64 with this state."""
+    number: np.uint64 = mixed(bits + INCREMENT)
+    return number
 
 
 @compiled(nogil=True, internal=True)
@@ -188,8 +184,8 @@ def _half(drawn: Keys) -> np.uint64:
         bit = np.uint64(1) << np.uint64(place)
         least = last | bit
         below = 0
-        for number in drawn:
-            below += number < least
+        for i in range(drawn.size):
+            below += drawn[i] < least
         if below < drawn.size // 2:
             last = least
     return last
@@ -203,15 +199,15 @@ def _draw_half(starts: Integers, keys: Keys, counts: Integers, seed: np.uint64, 
         for place in range(starts[document], starts[document + 1]):
             if counts[place] > 0:
                 length += counts[place]
-                content += _mixed(_mixed(keys[place]) ^ np.uint64(counts[place]))
+                content += _hashed(_hashed(keys[place]) ^ np.uint64(counts[place]))
         if length < 2:
             continue
-        stream = _mixed(_mixed(content) ^ _mixed(seed))
+        stream = _hashed(_hashed(content) ^ _hashed(seed))
         drawn, token = np.empty(length, np.uint64), 0
         for place in range(starts[document], starts[document + 1]):
-            of_word = _mixed(stream ^ keys[place])
+            of_word = _hashed(stream ^ keys[place])
             for number in range(counts[place]):
-                drawn[token] = _mixed(of_word + np.uint64(number))
+                drawn[token] = _hashed(of_word + np.uint64(number))
                 token += 1
         last, token = _half(drawn), 0
         for place in range(starts[document], starts[document + 1]):

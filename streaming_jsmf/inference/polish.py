@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.config import PolishSettings
-from streaming_jsmf.inference.cvb0 import add_documents, aligned_zeros, padded, require_matching
+from streaming_jsmf.inference.cvb0 import (
+    add_documents,
+    aligned_zeros,
+    csr_buffers,
+    memory_of_shares,
+    padded,
+    require_matching,
+)
 from streaming_jsmf.inference.gibbs import Keys, draw_documents
 from streaming_jsmf.linalg.panels import each, panel_threads, panels
 from streaming_jsmf.linalg.probes import keyed_generator
@@ -139,15 +146,16 @@ def step_sums(
     if keys is not None and with_pairs:
         raise ValueError("shares are not computed where topics are drawn; omit keys or with_pairs")
     topics, alpha = padded(word_topic), padded(prior[None])[0]
-    ids, values = _read_only(counts.indices), _read_only(counts.data.astype(np.float32, copy=False))
+    starts, ids, values = csr_buffers(counts)
 
     def block_sums(block: tuple[Integers, Keys]) -> tuple[Single, Floats, Floats, float]:
         indptr, drawn = block
         if keys is None:
-            return _block_sums(_read_only(indptr), ids, values, topics, alpha, rounds, longest, with_pairs)
+            return _block_sums(indptr, ids, values, topics, alpha, rounds, longest, with_pairs)
         tokens = aligned_zeros(*topics.shape)
+        memory = memory_of_shares(indptr, alpha.size)
         likelihood = draw_documents(
-            _read_only(indptr), ids, values, topics, alpha, rounds, longest, drawn, tokens
+            indptr, ids, values, topics, alpha, rounds, longest, memory, drawn, tokens
         )
         return tokens, np.zeros(alpha.size), np.zeros((alpha.size, alpha.size)), likelihood
 
@@ -155,7 +163,7 @@ def step_sums(
     tokens, shares, pairs = np.zeros((n_words, n_topics)), np.zeros(n_topics), np.zeros((n_topics, n_topics))
     likelihood = 0.0
     with panel_threads(threads):
-        for block in each(block_sums, _with_keys(blocks(counts.indptr, n_words), keys)):
+        for block in each(block_sums, _with_keys(blocks(starts, n_words), keys)):
             tokens += block[0][:, :n_topics]
             shares += block[1][:n_topics]
             pairs += block[2][:n_topics, :n_topics]
@@ -203,14 +211,7 @@ def longest_document(log_length: float, n_documents: int) -> float:
     return LONGEST * math.exp(log_length / n_documents) if n_documents else math.inf
 
 
-def _read_only(values: NDArray[Any]) -> NDArray[Any]:
-    """Return a read-only view, so that the compiler sees one type, as for arrays read from a file."""
-    view = values.view()
-    view.flags.writeable = False
-    return view
-
-
-def blocks(indptr: NDArray[Any], n_words: int) -> list[Integers]:
+def blocks(indptr: Integers, n_words: int) -> list[Integers]:
     """Row pointers of consecutive blocks of documents with about equal nonzeros.
 
     The number of blocks is a power of two up to ``MOST_BLOCKS``, which keeps all threads busy.
@@ -218,7 +219,6 @@ def blocks(indptr: NDArray[Any], n_words: int) -> list[Integers]:
     >>> [len(block) - 1 for block in blocks(np.arange(0, 6401, 10), 100)]
     [160, 160, 160, 160]
     """
-    indptr = indptr.astype(np.int64, copy=False)
     nonzeros = int(indptr[-1] - indptr[0])
     count = 1
     while 2 * count <= min(MOST_BLOCKS, nonzeros // (NONZEROS_PER_WORD * n_words)):
@@ -247,13 +247,16 @@ def _block_sums(
     with_pairs: bool,
 ) -> tuple[Single, Floats, Floats, float]:
     """``tokens``, ``shares``, ``pairs`` and ``log_likelihood`` of a block, of padded width."""
-    width = prior.size
+    width, no_changes = prior.size, np.empty((0, 2))
     tokens, likelihood = aligned_zeros(*topics.shape), 0.0
     shares, pairs = np.zeros(width), np.zeros((width, width))
     for rows in panels(indptr.size - 1, SHARE_DOCUMENTS):
         part = indptr[rows.start : rows.stop + 1]
         weights = np.empty((rows.stop - rows.start if with_pairs else 0, width), np.float32)
-        likelihood += add_documents(part, ids, values, topics, prior, rounds, longest, tokens, weights)
+        memory = memory_of_shares(part, width)
+        likelihood += add_documents(
+            part, ids, values, topics, prior, rounds, 0.0, longest, memory, tokens, weights, no_changes
+        )
         if with_pairs:
             _add_shares(weights[np.diff(part) > 0], shares, pairs)
     return tokens, shares, pairs, likelihood

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from streaming_jsmf.corpus.footer import is_string
 from streaming_jsmf.errors import InputError, option
@@ -50,60 +51,34 @@ _BYTE, _27, _30, _31 = (np.uint64(bits) for bits in (8, 27, 30, 31))
 def hash_values(values: Any) -> NDArray[np.uint64]:
     """Return (m, 2) hashes of an Arrow array of integers or strings without nulls."""
     if pa.types.is_integer(values.type):
-        hashes: NDArray[np.uint64] = _numbers(np.ascontiguousarray(values.cast(pa.int64())).view(np.uint64))
-    else:
-        array = values.cast(pa.large_string())
-        array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-        hashes = _strings(*string_buffers(array))
+        numbers = np.ascontiguousarray(values.cast(pa.int64())).view(np.uint64)
+        return _mix(numbers[:, None] ^ _SEEDS)
+    array = values.cast(pa.large_string())
+    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    hashes = np.zeros((len(array), 2), np.uint64)
+    _add_bytes(*string_buffers(array), hashes)
     return hashes
 
 
-@compiled(nogil=True)
-def _numbers(numbers: Any) -> Any:
-    hashes = np.empty((len(numbers), 2), np.uint64)
-    for i in range(len(numbers)):
-        for j in range(2):
-            hashes[i, j] = _mix(numbers[i] ^ _SEEDS[j])
-    return hashes
-
-
-@compiled(nogil=True)
-def _strings(offsets: Any, data: Any) -> Any:
-    """Sum a random number for each (byte, position) of a string, then mix in the length."""
-    hashes = np.zeros((len(offsets) - 1, 2), np.uint64)
-    for i in range(len(offsets) - 1):
-        for j in range(2):
-            for place in range(offsets[i + 1] - offsets[i]):
-                hashes[i, j] += _mix((np.uint64(place) << _BYTE | data[offsets[i] + place]) ^ _SEEDS[j])
-            hashes[i, j] = _mix(hashes[i, j] ^ np.uint64(offsets[i + 1] - offsets[i]))
-    return hashes
-
-
-@compiled(nogil=True)
-def _bags(indptr: Any, codes: Any, counts: Any, words: Any) -> Any:
-    """Sum a random number for each (word, bits of the count as a float)."""
-    hashes = np.zeros((len(indptr) - 1, 2), np.uint64)
-    number = np.ones(1, np.float64)
-    bits = number.view(np.uint64)
-    weight = weight_of_one = _mix(bits[0])
-    for i in range(len(indptr) - 1):
-        for k in range(indptr[i], indptr[i + 1]):
-            weight = weight_of_one
-            if counts[k] != 1:
-                number[0] = counts[k]
-                weight = _mix(bits[0])
-            for j in range(2):
-                hashes[i, j] += _mix(words[codes[k], j] ^ weight)
-    return hashes
-
-
-@compiled(nogil=True, forceinline=True)
-def _mix(x: Any) -> Any:
+def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Finalizer of splitmix64 (Steele, Lea and Flood 2014): each input bit affects about half of the output bits."""
     x = x + _STEP
     x = (x ^ (x >> _30)) * _FIRST
     x = (x ^ (x >> _27)) * _SECOND
     return x ^ (x >> _31)
+
+
+_mixed = compiled(nogil=True, internal=True, forceinline=True)(_mix)
+
+
+@compiled(nogil=True)
+def _add_bytes(offsets: Any, data: Any, hashes: Any) -> None:
+    """Sum a random number for each (byte, position) of a string, then mix in the length; ``hashes`` is 0 on entry."""
+    for i in range(len(offsets) - 1):
+        for j in range(2):
+            for place in range(offsets[i + 1] - offsets[i]):
+                hashes[i, j] += _mixed((np.uint64(place) << _BYTE | data[offsets[i] + place]) ^ _SEEDS[j])
+            hashes[i, j] = _mixed(hashes[i, j] ^ np.uint64(offsets[i + 1] - offsets[i]))
 
 
 def id_faults(values: Any) -> Counter[str]:
@@ -141,11 +116,21 @@ def contents_keys(
 ) -> NDArray[Any]:
     """Return keys with the hashes of the bags, in the same order, without those of empty documents.
 
-    The hashes do not depend on the order of words; ``words`` are the hashes of the codes, (words, 2).
+    A hash is the sum, modulo 2^64, of the hashes of the words, (words, 2), each times a random number for its count. It
+    does not depend on the order of words.
     """
     keys = keys.copy()
-    keys["high"], keys["low"] = _bags(np.asarray(indptr, np.int64), codes, counts, words).T
+    weights = np.full(len(counts), _number_of(np.ones(1))[0])
+    others = np.flatnonzero(counts != 1)
+    weights[others] = _number_of(counts[others])
+    bags = csr_array((weights, codes, indptr), shape=(len(indptr) - 1, len(words)))
+    keys["high"], keys["low"] = (bags @ words).T
     return keys[np.diff(indptr) > 0]
+
+
+def _number_of(counts: NDArray[Any]) -> NDArray[np.uint64]:
+    """The random number of each count."""
+    return _mix(counts.astype(np.float64).view(np.uint64))
 
 
 def write_keys(path: Path, keys: NDArray[Any]) -> None:

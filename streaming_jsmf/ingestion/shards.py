@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from streaming_jsmf.corpus.records import Documents
 from streaming_jsmf.corpus.shards import (
@@ -30,8 +31,6 @@ from streaming_jsmf.ingestion.readers.records import passage_ids
 from streaming_jsmf.ingestion.repeats import REPEATED_ID, left_out
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.linalg.compiled import compiled
-from streaming_jsmf.linalg.csr import sort_rows
 from streaming_jsmf.storage.tables import damaged, read_table, write_table
 
 #: Steps: write the shards, and write them again if some words are in no kept document.
@@ -71,7 +70,7 @@ def _write_piece(ingest: Ingest, piece: Piece, step: str) -> Record:
         ordinal, repeated = 0, list[tuple[Unit, BadRecord]]()
         for unit, batch in piece_batches(ingest, piece):
             steps = repeats[ordinal : ordinal + batch.n_documents].copy()
-            ids, distinct, lengths = _renamed(batch.indptr, batch.codes, batch.counts, new_ids)
+            ids, distinct, lengths = _renamed(batch, new_ids)
             steps[(steps == 0) & (distinct < ingest.curation.min_distinct_words)] = DISTINCT
             empty += int(np.sum((steps == DISTINCT) & (np.diff(batch.indptr) == 0)))
             steps[(steps == 0) & (lengths < ingest.curation.min_tokens)] = TOKENS
@@ -167,40 +166,15 @@ def _new_ids(ingest: Ingest, piece: Piece, step: str) -> tuple[NDArray[np.int32]
     return new_ids, len(chosen)
 
 
-@compiled(nogil=True)
-def _renamed(indptr: Any, codes: Any, counts: Any, new_ids: Any) -> Any:
+def _renamed(
+    batch: Batch, new_ids: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.float64]]:
     """Return the new ids of the codes, and the number of chosen words and their tokens in each document."""
-    ids = np.empty(len(codes), np.int32)
-    distinct, tokens = np.zeros(len(indptr) - 1, np.int64), np.zeros(len(indptr) - 1)
-    for m in range(len(indptr) - 1):
-        number, total = 0, 0.0
-        for k in range(indptr[m], indptr[m + 1]):
-            ids[k] = new_ids[codes[k]]
-            if ids[k] >= 0:
-                number += 1
-                total += counts[k]
-        distinct[m], tokens[m] = number, total
-    return ids, distinct, tokens
-
-
-@compiled(nogil=True)
-def _chosen(indptr: Any, ids: Any, counts: Any, stays: Any) -> Any:
-    """Return indptr, ids and counts of the documents that stay, and whether ids ascend within documents."""
-    ends, words, kept = np.zeros(stays.sum() + 1, np.int64), np.empty_like(ids), np.empty_like(counts)
-    n, used, ascend = 0, 0, True
-    for m in range(len(indptr) - 1):
-        if not stays[m]:
-            continue
-        before = -1
-        for k in range(indptr[m], indptr[m + 1]):
-            if ids[k] >= 0:
-                ascend &= before < ids[k]
-                before = ids[k]
-                words[used], kept[used] = before, counts[k]
-                used += 1
-        n += 1
-        ends[n] = used
-    return ends, words[:used], kept[:used], ascend
+    chosen, ids = new_ids >= 0, new_ids[batch.codes]
+    bags = csr_array((batch.counts, batch.codes, batch.indptr), shape=(batch.n_documents, len(new_ids)))
+    tokens = bags @ chosen.astype(np.float64)
+    bags.data = np.ones(len(ids), np.int8)
+    return ids, bags @ chosen.astype(np.int64), tokens
 
 
 def _kept_documents(
@@ -212,9 +186,13 @@ def _kept_documents(
     metadata: Mapping[str, Any],
 ) -> Documents:
     """Kept documents with kept words, sorted by new id; ``ids`` are those of the codes."""
-    indptr, words, counts, ascend = _chosen(batch.indptr, ids, batch.counts, stays)
-    if not ascend:
-        words, counts = sort_rows(indptr, words, counts, n_words)
+    held = (ids >= 0) & np.repeat(stays, np.diff(batch.indptr))
+    before = np.concatenate([[0], np.cumsum(held)])
+    indptr = before[np.append(batch.indptr[:-1][stays], batch.indptr[-1])]
+    bags = csr_array(
+        (batch.counts[held], ids[held], indptr.astype(np.int32)), shape=(len(indptr) - 1, n_words)
+    )
+    bags.sort_indices()
     mask = pa.array(stays)
     columns = {name: each.filter(mask) for name, each in metadata.items()}
-    return Documents(indptr, words, counts, identities.filter(mask), columns)
+    return Documents(indptr, bags.indices, bags.data, identities.filter(mask), columns)

@@ -13,23 +13,23 @@ import numpy as np
 from numpy.typing import NDArray
 from upath import UPath
 
-from streaming_jsmf.config import DEFAULT_WORDS
+from streaming_jsmf.config import DEFAULT_WORDS, DocumentQuery
+from streaming_jsmf.config.fields import declared_in
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.display import location, printable
 from streaming_jsmf.documents import queries as documents
 from streaming_jsmf.documents.over_time import over_time as documents_over_time
-from streaming_jsmf.documents.transform import transform
+from streaming_jsmf.documents.transform import shares_of, transform
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.reporting.contents import read_contents
-from streaming_jsmf.reporting.layout import Tree, topic_tree
+from streaming_jsmf.reporting.arrange import merge_nearest, stop_word_candidates, tree_of
 from streaming_jsmf.reporting.report import ShownReport, show
 from streaming_jsmf.reporting.topics import by_share, doubts_of, frame_of, read_topics, topic_html, topic_text
 from streaming_jsmf.storage.paths import StorePath, store_path
-from streaming_jsmf.topics.edits import TopicEdits, edit_topics, read_edits
+from streaming_jsmf.topics.edits import TopicEdits, edit_topics, read_edits, shown_topics
 from streaming_jsmf.topics.store import (
     AnyModel,
     Model,
-    beside,
+    corpus_beside,
     model_path,
     open_model,
     read_model,
@@ -102,9 +102,7 @@ class TopicModel:
     @property
     def corpus(self) -> Corpus | None:
         """The corpus used by ``fit``; None if it is unknown or missing."""
-        own = beside(self.path, "corpus")
-        place = self._corpus or (str(own) if isinstance(own, Path) and own.is_dir() else None)
-        return None if place is None else open_corpus(place)
+        return open_corpus(self._corpus) if self._corpus else corpus_beside(self.path)
 
     @property
     def edits(self) -> TopicEdits:
@@ -162,9 +160,9 @@ class TopicModel:
         """Show topics as one, with the number and name of the first."""
         return self.edit(lambda edits: edits.merge(topics))
 
-    def unmerge(self, topic: int) -> TopicModel:
-        """Show the parts of a merged topic separately again."""
-        return self.edit(lambda edits: edits.unmerge(topic))
+    def unmerge(self, *topics: int) -> TopicModel:
+        """Show the parts of these merged topics separately again; by default of all."""
+        return self.edit(lambda edits: edits.unmerge(*topics))
 
     def hide(self, *topics: int) -> TopicModel:
         """Hide these topics."""
@@ -186,29 +184,57 @@ class TopicModel:
         >>> labels = model.topics().sort_values("topic")["label"].tolist()  # doctest: +SKIP
         >>> dendrogram(model.hierarchy(), labels=labels, orientation="left")  # doctest: +SKIP
         """
-        return self._tree().linkage
+        return tree_of(shown_topics(self.path)).linkage
+
+    def reduce(self, n_topics: int) -> TopicModel:
+        """Merge the nearest topics of ``hierarchy`` until ``n_topics`` are shown; ``unmerge`` undoes it.
+
+        Topics with many words in common are near. Nothing is computed from the documents: p(word | topic) of merged
+        topics is averaged by share. Raises ``InputError`` if ``n_topics`` is below 1.
+
+        Examples
+        --------
+        >>> model.reduce(10)  # doctest: +SKIP
+        """
+        return self.edit(lambda edits: merge_nearest(self.path, edits, number=n_topics))
 
     def merge_similar(self, distance: float) -> TopicModel:
         """Merge topics of ``hierarchy`` that are all within a Hellinger distance, from 0 to 1, of each other.
 
-        Copies of a topic are nearer than about 0.4, and unrelated topics farther than 0.8. ``unmerge`` undoes it.
+        The distance of two topics is sqrt(1 - sum_w sqrt(p(w | i) p(w | j))): 0 if their words have the same
+        probabilities, 1 if they have no word in common. Copies of a topic are nearer than about 0.4, and unrelated
+        topics farther than 0.8. The log says what was merged at which distance, or how far the nearest topics are;
+        ``hierarchy()[:, 2]`` has the distances of all merges. ``unmerge`` undoes it.
         """
-        shown = [group[0] for group in self.edits.groups]
-        for group in self._tree().below(distance):
-            self.merge([shown[index] for index in group])
-        return self
+        return self.edit(lambda edits: merge_nearest(self.path, edits, distance=distance))
 
-    def _tree(self) -> Tree:
-        return topic_tree(read_contents(self.path).affinity)
+    def stop_word_candidates(self, number: int = 20) -> pd.DataFrame:
+        """Return frequent words of most topics, with ``frequency``, ``entropy`` and the number of ``topics``.
 
-    def documents(self, shares: str | Path, topic: int | None = None, **options: Any) -> pd.DataFrame:
+        They are the most frequent words whose p(topic | word) is spread over more than half of the topics. See
+        ``reporting.arrange.stop_word_candidates``; ``fit`` with ``stop_words=["auto", set(words)]`` removes them.
+        """
+        return stop_word_candidates(self.path, number)
+
+    def documents(self, shares: Any = None, topic: int | None = None, **options: Any) -> pd.DataFrame:
         """Return the top documents of a topic or, with ``by`` or without ``topic``, mean shares by a column.
 
-        Options are ``number``, ``by``, ``similar`` and ``outliers``, as of the verb; see ``documents_of_topic``,
-        ``shares_by``, ``similar_documents`` and ``least_explained_documents``. ``shares`` is the file that
-        ``transform`` wrote with this model.
+        By default of the corpus of ``fit``, whose shares are computed once and kept next to a model on a disk
+        (``MODEL.shares.parquet``). ``shares`` are others: what ``transform`` wrote or returned, or texts, a table, a
+        file or a corpus, as in ``transform`` and with its options, such as ``text="body"``.
+
+        Options of the query are ``number``, ``columns``, ``by``, ``similar`` and ``outliers``, as of the verb; see
+        ``documents_of_topic``, ``shares_by``, ``similar_documents`` and ``least_explained_documents``.
+
+        Examples
+        --------
+        >>> model.documents(topic=0)  # doctest: +SKIP
+        >>> model.documents(["a new text", "another one"], topic=0, number=1)  # doctest: +SKIP
         """
-        return documents.query(self, shares, topic=topic, **options).to_pandas()
+        of_query = declared_in((DocumentQuery,)).keys()
+        asked = {name: options.pop(name) for name in [*options] if name in of_query}
+        with shares_of(self, shares, self.corpus, **options) as found:
+            return documents.query(self, found, topic=topic, **asked).to_pandas()
 
     def over_time(self, by: str, shares: str | Path | None = None, **options: Any) -> pd.DataFrame:
         """Return mean topic shares in each period of time; options are those of the function ``over_time``.
@@ -220,8 +246,7 @@ class TopicModel:
             raise InputError("the corpus of this model is unknown; give shares=, and corpus= for words")
         if options.get("words"):
             options["corpus"] = given
-        with tempfile.TemporaryDirectory(prefix="streaming-jsmf-") as folder:
-            found = shares or transform(self, given, Path(folder) / "shares.parquet").path
+        with shares_of(self, shares, given) as found:
             return documents_over_time(self, found, by, **options)
 
     def transform(self, source: Any, **options: Any) -> pd.DataFrame:

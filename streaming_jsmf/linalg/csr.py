@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,15 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.config import CAPPED_LENGTH, DocumentWeights
 from streaming_jsmf.linalg.compiled import compiled
+from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers, Single
 from streaming_jsmf.timing import span
 
 #: A document with fewer tokens has no pair of words; Eq. 1 divides by n (n - 1).
 SHORTEST_DOCUMENT = 2
+
+#: Pairs of words in the documents of one sparse product: limits its memory and affects the bits.
+PAIRS_AT_ONCE = 8_000_000
 
 #: Size in bytes of the temporary H X of a row block, so that it stays in the cache between its two uses.
 ROW_BLOCK_BYTES = 8 * 2**20
@@ -49,76 +54,51 @@ def document_weights(lengths: Floats, scheme: DocumentWeights) -> Floats:
     return weights
 
 
-@compiled(nogil=True)
 def row_totals(indptr: NDArray[Any], counts: NDArray[Any]) -> Floats:
     """Sum of each row of a CSR matrix, (rows,), in float64."""
-    totals = np.zeros(indptr.size - 1)
-    for row in range(totals.size):
-        for k in range(indptr[row], indptr[row + 1]):
-            totals[row] += counts[k]
+    totals, filled = np.zeros(indptr.size - 1), np.flatnonzero(np.diff(indptr))
+    totals[filled] = np.add.reduceat(counts, indptr[filled], dtype=np.float64) if filled.size else 0.0
     return totals
 
 
-@compiled(nogil=True)
 def diagonal_excess(counts: NDArray[Any]) -> Floats:
     """max(c - c^2, 0) of each count: the excess that Eq. 1 subtracts from the diagonal for c below 1."""
-    back = np.zeros(counts.size)
-    for k in range(counts.size):
-        if counts[k] < 1:
-            back[k] = counts[k] - np.float64(counts[k]) * counts[k]
-    return back
+    part = np.minimum(counts, 1.0, dtype=np.float64)
+    return np.asarray(part - part * part)
 
 
-@compiled(nogil=True)
 def pair_totals(indptr: NDArray[Any], counts: NDArray[Any]) -> Floats:
     """(rows,), ordered pairs of tokens of each document: n (n - 1), plus ``diagonal_excess`` for counts below 1.
 
     This is the sum of the entries of h h' - diag(min(h, h^2)).
     """
-    totals = np.zeros(indptr.size - 1)
-    for row in range(totals.size):
-        length, back = 0.0, 0.0
-        for k in range(indptr[row], indptr[row + 1]):
-            length += counts[k]
-            if counts[k] < 1:
-                back += counts[k] - np.float64(counts[k]) * counts[k]
-        totals[row] = length * (length - 1.0) + back
+    lengths = row_totals(indptr, counts)
+    totals = lengths * (lengths - 1.0)
+    if (counts < 1).any():
+        totals += row_totals(indptr, diagonal_excess(counts))
     return totals
 
 
-@compiled(nogil=True)
 def scale_rows(indptr: NDArray[Any], counts: NDArray[Any], scale: Floats, out: Single) -> None:
     """Set ``out`` (nonzeros,) to the counts times the ``scale`` of their row; rounded once."""
-    for row in range(indptr.size - 1):
-        for k in range(indptr[row], indptr[row + 1]):
-            out[k] = np.float32(counts[k] * scale[row])
+    np.multiply(counts, np.repeat(scale, np.diff(indptr)), out=out, casting="same_kind")
 
 
-@compiled(nogil=True)
-def add_word_sums(
-    indptr: NDArray[Any],
-    words: NDArray[Any],
-    counts: NDArray[Any],
-    factors: Floats,
-    sums: Floats,
-    document_frequency: Integers,
-) -> None:
-    """Add sums over documents to ``sums`` (words x 3) and document counts to ``document_frequency`` (words,).
+def word_sums(block: csr_array[Any], factors: Floats) -> tuple[Floats, Integers]:
+    """Sums over documents, (words, 3), and the number of documents of each word, (words,).
 
-    H is rows x words (CSR). With X = ``factors`` (rows x 3) and g = ``diagonal_excess(counts)``, a word with count c
-    adds c X_0 + g X_1, (c - g) X_1 and c X_2. Rows with X_0 = 0 are skipped.
+    H is documents x words. With X = ``factors`` (documents x 3) and g = ``diagonal_excess(counts)``, a word with count
+    c adds c X_0 + g X_1, (c - g) X_1 and c X_2. Documents with X_0 = 0 do not count.
     """
-    for row in range(indptr.size - 1):
-        if factors[row, 0] == 0.0:
-            continue
-        for k in range(indptr[row], indptr[row + 1]):
-            word, count, back = words[k], np.float64(counts[k]), 0.0
-            if count < 1.0:
-                back = count - count * count
-            sums[word, 0] += count * factors[row, 0] + back * factors[row, 1]
-            sums[word, 1] += (count - back) * factors[row, 1]
-            sums[word, 2] += count * factors[row, 2]
-            document_frequency[word] += 1
+    sums = block.T @ factors
+    if (block.data < 1).any():
+        excess = csr_array((diagonal_excess(block.data), block.indices, block.indptr), shape=block.shape)
+        back = excess.T @ factors[:, 1]
+        sums[:, 0] += back
+        sums[:, 1] -= back
+    counted = factors[:, 0] != 0.0
+    words = block.indices if counted.all() else block.indices[np.repeat(counted, np.diff(block.indptr))]
+    return sums, np.bincount(words, minlength=block.shape[1])
 
 
 @compiled(nogil=True)
@@ -188,29 +168,30 @@ def count_columns(
         total[columns[k]] += counts[k]
 
 
-@compiled(nogil=True)
-def sort_rows(
-    indptr: NDArray[Any], columns: NDArray[Any], counts: NDArray[Any], n_columns: int
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Columns and counts with ascending columns in each row, by transposing twice; columns of a row are distinct."""
-    places = np.zeros(n_columns + 1, np.int64)
-    for k in range(columns.size):
-        places[columns[k] + 1] += 1
-    for column in range(n_columns):
-        places[column + 1] += places[column]
-    rows, held = np.empty(columns.size, np.int32), np.empty_like(counts)
-    for row in range(indptr.size - 1):
-        for k in range(indptr[row], indptr[row + 1]):
-            place = places[columns[k]]
-            rows[place], held[place] = row, counts[k]
-            places[columns[k]] += 1
-    # Each place is now the end of its column.
-    ends, k = indptr[:-1].copy(), 0
-    by_column, sorted_counts = np.empty_like(columns), np.empty_like(counts)
-    for column in range(n_columns):
-        while k < places[column]:
-            place = ends[rows[k]]
-            by_column[place], sorted_counts[place] = column, held[k]
-            ends[rows[k]] += 1
-            k += 1
-    return by_column, sorted_counts
+def gram_rows(block: csr_array[Any], rows: slice) -> Floats:
+    """Rows of H'H, (rows, words) dense float64: products in the precision of H, added in float64.
+
+    ``block`` is H, documents x words (CSR); ``rows`` is a slice of words with ``start`` and ``stop``. Entries (i, j)
+    and (j, i) are summed in the same order for any ``rows``, so panels together form an exactly symmetric matrix.
+    """
+    total = np.zeros((rows.stop - rows.start, block.shape[1]))
+    for part in _document_chunks(block):
+        # A single document may have more pairs than the limit; then process a few rows at a time.
+        large = int(np.sum(np.diff(part.indptr).astype(np.int64) ** 2)) > PAIRS_AT_ONCE
+        height = max(1, PAIRS_AT_ONCE // block.shape[1]) if large else total.shape[0]
+        for panel in panels(total.shape[0], height):
+            target = total[panel]
+            first = rows.start + panel.start
+            product = csr_array(part[:, first : first + len(target)].T @ part)
+            # Each entry occurs only once in a product, so indexed addition is safe.
+            row_ids = np.repeat(np.arange(len(target)), np.diff(product.indptr))
+            target[row_ids, product.indices] += product.data
+    return total
+
+
+def _document_chunks(block: csr_array[Any]) -> Iterator[csr_array[Any]]:
+    lengths = np.diff(block.indptr).astype(np.int64)
+    chunk = np.cumsum(lengths**2) // PAIRS_AT_ONCE
+    starts = np.flatnonzero(np.diff(chunk, prepend=-1)).tolist()
+    for start, stop in zip(starts, [*starts[1:], block.shape[0]], strict=True):
+        yield block[start:stop]

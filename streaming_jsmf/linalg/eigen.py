@@ -1,4 +1,4 @@
-"""Largest algebraic eigenpairs of the co-occurrence matrix from the results of the scans.
+"""Largest algebraic eigenpairs of the co-occurrence matrix from the results of the scans, and of counted matrices.
 
 C is indefinite for K above 20 to 50: its eigenvalues of largest magnitude then include negative ones, which no
 factorisation Y Y' can represent.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from inspect import signature
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -22,6 +23,10 @@ from streaming_jsmf.linalg.gram import (
 from streaming_jsmf.linalg.panels import on_each, panels
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Single
 
+if TYPE_CHECKING:
+    # Importing it takes a twentieth of the start-up time, and only Lanczos needs it.
+    from scipy.sparse.linalg import LinearOperator
+
 #: Vocabularies up to this size use a dense eigensolver.
 DENSE_WORDS = 400
 
@@ -34,6 +39,22 @@ BLOCK_COLUMNS = 32
 #: Residual at which to stop, relative to the first eigenvalue. With float32 products, residuals below the second number
 #: may stop decreasing, so there another step follows only if the last one halved them.
 RESIDUAL_TOLERANCE, RESIDUAL_NOISE = 5e-6, 1e-4
+
+#: Residual at which Lanczos stops, relative to the eigenvalue.
+LANCZOS_TOLERANCE = 1e-10
+
+#: Residual at which block iteration stops, relative to the first eigenvalue, and maximum number of its steps before
+#: Lanczos is used instead.
+BLOCK_RESIDUAL, BLOCK_STEPS = 1e-9, 12
+
+#: Singular values below this fraction of the largest are noise.
+RANK_FLOOR = 1e-7
+
+#: Rows that one thread multiplies at a time.
+THREAD_ROWS = 512
+
+#: Seed of the start vector of Lanczos.
+START_SEED = 20210701
 
 #: Writes the product of a symmetric matrix and its first argument (N x k, float32) to its second argument.
 Times: TypeAlias = Callable[[Single, Single], None]
@@ -219,3 +240,78 @@ def single_view_eigenpairs(sketch: FloatArray, probes: FloatArray, rank: int) ->
     solution, *_ = np.linalg.lstsq((q.T @ omega).T, (q.T @ y).T, rcond=None)
     values, rotation = np.linalg.eigh((solution + solution.T) / 2)
     return with_fixed_signs(values, q @ rotation)
+
+
+def dense_eigenpairs(matrix: Floats, count: int) -> Eigenpairs:
+    """The ``min(count, N)`` largest algebraic eigenpairs of a symmetric matrix, by LAPACK."""
+    values, vectors = np.linalg.eigh(matrix)
+    return with_fixed_signs(values[::-1][:count], vectors[:, ::-1][:, :count])
+
+
+def symmetric_eigenpairs(matrix: Floats, count: int) -> Eigenpairs:
+    """The ``min(count, N)`` largest algebraic eigenpairs of a symmetric matrix, to 1e-10.
+
+    Uses a dense solver if N is small or most pairs are wanted, otherwise Lanczos from a fixed start vector: with one
+    BLAS thread the same matrix gives the same bits.
+    """
+    n = matrix.shape[0]
+    if n <= DENSE_WORDS or 2 * count >= n:
+        return dense_eigenpairs(matrix, count)
+    return _lanczos(matrix, n, count)
+
+
+def _lanczos(matrix: Floats | LinearOperator[np.float64], n: int, count: int) -> Eigenpairs:
+    from scipy.sparse.linalg import eigsh
+
+    generator = np.random.Generator(np.random.Philox(START_SEED))
+    start: Floats = generator.standard_normal((n,))
+    # ARPACK draws more vectors if the rank is low; SciPy before 1.17 draws them from its own state.
+    seeded: dict[str, Any] = {"rng": generator} if "rng" in signature(eigsh).parameters else {}
+    values, vectors = eigsh(matrix, count, which="LA", v0=start, tol=LANCZOS_TOLERANCE, **seeded)
+    return with_fixed_signs(values, vectors)
+
+
+def multiply(matrix: Floats, vectors: Floats) -> Floats:
+    """``matrix @ vectors`` in panels of rows, on the threads of ``panels.panel_threads``."""
+    product = np.empty((matrix.shape[0], vectors.shape[1]))
+
+    def panel(rows: slice) -> None:
+        np.matmul(matrix[rows], vectors, out=product[rows])
+
+    on_each(panel, panels(matrix.shape[0], THREAD_ROWS))
+    return product
+
+
+def leading_pairs(matrix: Floats, block: Floats, count: int) -> Eigenpairs:
+    """At least ``count`` of the largest algebraic eigenpairs of a symmetric matrix, from a block of nearby vectors.
+
+    Alternates power and Rayleigh-Ritz steps until the first ``count`` pairs have small residuals. A few steps suffice
+    if the matrix is of low rank up to a small remainder, as in alternating projections; otherwise falls back to
+    ``symmetric_eigenpairs``.
+    """
+    product = multiply(matrix, block)
+    for _ in range(BLOCK_STEPS):
+        basis, _ = np.linalg.qr(product)
+        image = multiply(matrix, basis)
+        small = basis.T @ image
+        values, rotation = np.linalg.eigh((small + small.T) / 2)
+        pairs = with_fixed_signs(values, basis @ rotation)
+        # The image of the Ritz vectors is also the next power step.
+        product = image @ (basis.T @ pairs.vectors)
+        residual = product[:, :count] - pairs.vectors[:, :count] * pairs.values[:count]
+        if np.sqrt(np.max(np.sum(residual**2, axis=0))) <= BLOCK_RESIDUAL * pairs.values[0]:
+            return pairs
+    return symmetric_eigenpairs(matrix, block.shape[1])
+
+
+def leading_left_vectors(matrix: Floats, count: int) -> Floats:
+    """Left singular vectors of the ``count`` largest singular values, or fewer if the rank is lower."""
+    if min(matrix.shape) <= max(DENSE_WORDS, 2 * count):
+        left, values, _ = np.linalg.svd(matrix, full_matrices=False)
+        return np.asarray(left[:, :count][:, values[:count] > RANK_FLOOR * values[0]])
+    from scipy.sparse.linalg import LinearOperator
+
+    n = matrix.shape[0]
+    squared = LinearOperator((n, n), matvec=lambda x: matrix @ (matrix.T @ x), dtype=np.float64)
+    pairs = _lanczos(squared, n, count)
+    return pairs.vectors[:, pairs.values > RANK_FLOOR**2 * pairs.values[0]]

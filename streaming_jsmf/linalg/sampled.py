@@ -16,6 +16,7 @@ from streaming_jsmf.linalg.eigen import (
     RitzBlock,
     block_width,
     column_lengths,
+    dense_eigenpairs,
     subtract_diagonal,
     subtract_product,
     with_fixed_signs,
@@ -148,7 +149,7 @@ def sample_eigenpairs(
         subtract_diagonal(diagonal, vectors, out)
 
     if n_words <= DENSE_WORDS:
-        return _dense_eigenpairs(_sample_matrix(sample, diagonal), count)
+        return dense_eigenpairs(_sample_matrix(sample, diagonal), count)
     return RitzBlock(times, diagonal, apply_sample(sample, probes), probes.shape[1]).leading(count, steps)
 
 
@@ -166,11 +167,6 @@ def _sample_matrix(sample: csr_array[Any], diagonal: Floats) -> Floats:
     product = apply_sample(sample, unit)
     subtract_diagonal(diagonal, unit, product)
     return np.asarray((product.astype(np.float64) + product.T) / 2)
-
-
-def _dense_eigenpairs(matrix: Floats, count: int) -> Eigenpairs:
-    values, vectors = np.linalg.eigh(matrix)
-    return with_fixed_signs(values[::-1][:count], vectors[:, ::-1][:, :count])
 
 
 @dataclass(frozen=True)
@@ -219,7 +215,7 @@ def corrected_eigenpairs(
     inside, rotation = np.linalg.eigh((core + core.T) / 2)
     if len(basis) <= DENSE_WORDS:
         dense = _corrected_matrix(_sample_matrix(sample, diagonal), basis, product)
-        pairs = _without_noise(_dense_eigenpairs(dense, found))
+        pairs = _without_noise(dense_eigenpairs(dense, found))
         beyond = pairs.vectors - basis @ (basis.T @ pairs.vectors)
         return CorrectedPairs(pairs, np.zeros(found), beyond.astype(np.float32), inside)
     thin, image = basis.astype(np.float32), product.astype(np.float32)

@@ -17,12 +17,12 @@ from streaming_jsmf.corpus.units import ColumnMap, Partition, WorkUnit, list_uni
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.csr import (
-    add_word_sums,
     document_weights,
     pair_scales,
     pair_totals,
     row_totals,
     scale_rows,
+    word_sums,
 )
 from streaming_jsmf.linalg.typing import Floats, Mask
 from streaming_jsmf.moments.manifest import CorpusEntry, StoreManifest
@@ -137,9 +137,9 @@ class _Sums:
     ) -> None:
         kept = weights > 0
         columns = np.stack([*scales, kept.astype(np.float64)], axis=1)
-        add_word_sums(
-            block.indptr, block.indices, block.data, columns, self.weighted, self.document_frequency
-        )
+        weighted, frequency = word_sums(block, columns)
+        self.weighted += weighted
+        self.document_frequency += frequency
         self.n_documents += int(np.count_nonzero(kept))
         self.n_dropped += int(np.count_nonzero(~kept))
         self.total_weight += float(weights.sum())

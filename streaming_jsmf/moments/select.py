@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -101,9 +101,12 @@ class SelectedMoments(Moments):
     def scalars(self, stage: str) -> Mapping[str, float]:
         return self.folded.scalars if stage == "range" else super().scalars(stage)
 
+    @cached_property
+    def _sums(self) -> dict[str, NDArray[Any]]:
+        return normalized(self.folded)
+
     def read(self, name: str) -> NDArray[Any]:
-        folded = normalized(self.folded)
-        return folded[name] if name in folded else super().read(name)
+        return self._sums[name] if name in self._sums else super().read(name)
 
     def cooccurrence(self) -> Floats:
         """Raise ``InputError``: the co-occurrences of single partitions are not kept."""
@@ -173,7 +176,7 @@ def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
             f"{moments.path}: no partition has {column} {expression}; there are {_listed(known)}"
         )
     checkpoints = moments.checkpoints("range")
-    selected = _folded(moments, expression, [checkpoints.read_part(key) for key in chosen])
+    selected = _folded(moments, expression, (checkpoints.read_part(key) for key in chosen))
     if not selected.folded.scalars["total_weight"] > 0:
         raise StoreError(
             f"{moments.path}: the selected partitions hold no document of two tokens; select more"
@@ -181,11 +184,19 @@ def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
     return selected
 
 
-def _folded(moments: Moments, selection: str, parts: Sequence[PartialResult]) -> SelectedMoments:
-    """Fold one or more parts of scan 1 in order and in memory."""
-    fold = RangeReduction(moments.n_words, moments.settings).fold
-    folded = reduce(fold, parts[1:], fold(None, parts[0]))
-    return SelectedMoments(moments.path, moments.manifest, selection, folded, joined(parts))
+def _folded(moments: Moments, selection: str, parts: Iterable[PartialResult]) -> SelectedMoments:
+    """Fold one or more parts of scan 1 in order; of each part only the documents stay in memory."""
+    fold, folded = RangeReduction(moments.n_words, moments.settings).fold, None
+
+    def folding() -> Iterator[PartialResult]:
+        nonlocal folded
+        for part in parts:
+            folded = fold(folded, part)
+            yield part
+
+    documents = joined(folding())
+    assert folded is not None, "there are parts"
+    return SelectedMoments(moments.path, moments.manifest, selection, folded, documents)
 
 
 def _listed(labels: Sequence[Label]) -> str:
@@ -216,7 +227,7 @@ def require_parts(moments: Moments) -> None:
 
 
 def resampled(moments: Moments, seed: int, replica: int) -> SelectedMoments:
-    """Moments of a bootstrap sample of the parts. No pass over the corpus; memory: two copies of its documents.
+    """Moments of a bootstrap sample of the parts. No pass over the corpus; memory: its documents.
 
     A part drawn twice counts as two copies of its documents. Raises ``InputError`` as ``require_parts``, and
     ``StoreError`` if a part is damaged.
@@ -224,5 +235,5 @@ def resampled(moments: Moments, seed: int, replica: int) -> SelectedMoments:
     require_parts(moments)
     times = drawn_parts(len(moments.manifest.part_keys), seed, replica)
     checkpoints, keys = moments.checkpoints("range"), moments.manifest.part_keys
-    drawn = [repeated(checkpoints.read_part(key), int(n)) for key, n in zip(keys, times, strict=True) if n]
+    drawn = (repeated(checkpoints.read_part(key), int(n)) for key, n in zip(keys, times, strict=True) if n)
     return _folded(moments, f"bootstrap {seed} {replica}", drawn)

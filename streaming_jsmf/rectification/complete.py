@@ -19,12 +19,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from streaming_jsmf.linalg.dense import leading_left_vectors, leading_pairs, symmetric_eigenpairs
-from streaming_jsmf.linalg.eigen import Eigenpairs
+from streaming_jsmf.linalg.eigen import Eigenpairs, leading_left_vectors, leading_pairs, symmetric_eigenpairs
 from streaming_jsmf.linalg.panels import each, panel_threads, panels
 from streaming_jsmf.linalg.probes import keyed_generator
 from streaming_jsmf.linalg.typing import Floats, Integers
-from streaming_jsmf.rectification.result import OnIteration, Rectification, positive_half, require_pairs
+from streaming_jsmf.rectification.result import (
+    MAX_ITERATIONS,
+    TOLERANCE,
+    OnIteration,
+    Rectification,
+    positive_half,
+    require_pairs,
+)
 
 #: Rows of C recomputed at a time. Affects the bits, because the norm of the step is summed over panels.
 PANEL_ROWS = 512
@@ -45,16 +51,15 @@ def alternating_projection(
     n_topics: int,
     *,
     dykstra: bool = False,
-    max_iterations: int = 150,
-    tolerance: float = 1e-5,
-    overwrite: bool = False,
+    max_iterations: int = MAX_ITERATIONS,
+    tolerance: float = TOLERANCE,
     threads: int = 1,
     on_iteration: OnIteration | None = None,
 ) -> Rectification:
     """AP on the complete C, O(N^2 K) per iteration, warm-started from the eigenvectors of the previous one.
 
-    ``matrix`` is C, N x N, symmetric, and is overwritten if ``overwrite``; ``pairs`` are its leading algebraic
-    eigenpairs, at least K (more speed up the iteration). Stops once ||C_t+1 - C_t||_F is below ``tolerance`` ||C_t||_F;
+    ``matrix`` is C, N x N, symmetric, and is overwritten; ``pairs`` are its leading algebraic eigenpairs, at least K
+    (more speed up the iteration). Stops once ||C_t+1 - C_t||_F is below ``tolerance`` ||C_t||_F;
     ``on_iteration`` receives the number and the relative change of each iteration. The bits do not depend on
     ``threads``. Returns C*, non-negative, as ``matrix`` and its nearest Y Y' as ``rectified``. Raises ``ValueError`` if
     there are fewer than K eigenpairs.
@@ -65,7 +70,7 @@ def alternating_projection(
     """
     require_pairs(pairs, n_topics, "Dykstra's projections" if dykstra else "alternating projections")
     # For Dykstra, the positive part is C_t, the negative part is what the non-negative projection removed.
-    c = matrix if overwrite else matrix.copy()
+    c = matrix
     # C_t plus what the rank-K projection removed.
     restored = c.copy() if dykstra else None
     n, change, number, shift = c.shape[0], np.inf, 0, 0.0
@@ -144,15 +149,14 @@ def diagonal_completion(
     *,
     halvings: int = HALVINGS,
     seed: int = 0,
-    overwrite: bool = False,
     on_iteration: OnIteration | None = None,
 ) -> Rectification:
     """C with a completed, non-negative diagonal, scaled to sum 1; O(N^2 K) per halving.
 
-    ``matrix`` is C, N x N, symmetric, and is overwritten if ``overwrite``; ``seed`` determines the random halvings.
-    ``on_iteration`` receives the number of each halving and the change of its diagonal, relative to ||C||_F. Returns C*
-    as ``matrix``, the nearest Y Y' as ``rectified``, and the final relative change of the diagonal. Raises
-    ``ValueError`` if there are fewer than 2 K words.
+    ``matrix`` is C, N x N, symmetric, and is overwritten; ``seed`` determines the random halvings. ``on_iteration``
+    receives the number of each halving and the change of its diagonal, relative to ||C||_F. Returns C* as ``matrix``,
+    the nearest Y Y' as ``rectified``, and the final relative change of the diagonal. Raises ``ValueError`` if there are
+    fewer than 2 K words.
     """
     n = matrix.shape[0]
     if n < 2 * n_topics:
@@ -164,12 +168,11 @@ def diagonal_completion(
         if on_iteration is not None:
             on_iteration(number + 1, float(np.linalg.norm(estimates[number] - old)) / norm)
     completed = np.maximum(np.median(estimates, axis=0), 0.0)
-    c = matrix if overwrite else matrix.copy()
-    np.fill_diagonal(c, completed)
-    c /= c.sum()
-    y = positive_half(symmetric_eigenpairs(c, n_topics), n_topics)
+    np.fill_diagonal(matrix, completed)
+    matrix /= matrix.sum()
+    y = positive_half(symmetric_eigenpairs(matrix, n_topics), n_topics)
     change = float(np.linalg.norm(completed - old)) / norm
-    return Rectification(y, halvings, change, True, checked_words=n, matrix=c)
+    return Rectification(y, halvings, change, True, checked_words=n, matrix=matrix)
 
 
 def _permutation(n_words: int, seed: int, number: int) -> Integers:

@@ -17,7 +17,6 @@ four steps with momentum reuse those of the fourth.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,6 +30,8 @@ from streaming_jsmf.linalg.lanes import dot
 from streaming_jsmf.linalg.panels import each, panel_threads, panels
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers, Mask, Single
 from streaming_jsmf.rectification.result import (
+    MAX_ITERATIONS,
+    TOLERANCE,
     OnIteration,
     Rectification,
     change_by_step,
@@ -65,25 +66,6 @@ GROUP_ROWS = 2048
 Positions: TypeAlias = tuple[Integers, NDArray[Any]]
 
 
-@dataclass(frozen=True)
-class ENNOptions:
-    """Options of ENN; all but ``threads`` affect the bits.
-
-    Attributes
-    ----------
-    max_iterations, tolerance : Stopping rule, see ``Rectification.change``.
-    checked_words : |I|, number of rows of largest norm, or all if there are fewer. None: 10 K + 1000, as in the paper.
-    acceleration : ``momentum``, or ``none`` for Algorithm 3 as printed.
-    threads : Blocks of rows computed in parallel.
-    """
-
-    max_iterations: int = 150
-    tolerance: float = 1e-5
-    checked_words: int | None = None
-    acceleration: Acceleration = "momentum"
-    threads: int = 1
-
-
 def papers_rows(n_topics: int) -> int:
     """|I| in the experiments of LR-JSMF."""
     return 10 * n_topics + 1000
@@ -92,63 +74,46 @@ def papers_rows(n_topics: int) -> int:
 def epsilon_nonnegative(
     pairs: Eigenpairs,
     n_topics: int,
-    options: ENNOptions | None = None,
     *,
     shares: Floats | None = None,
+    checked_words: int | None = None,
+    acceleration: Acceleration = "momentum",
+    max_iterations: int = MAX_ITERATIONS,
+    tolerance: float = TOLERANCE,
+    threads: int = 1,
     on_iteration: OnIteration | None = None,
 ) -> Rectification:
     """ENN from truncated eigenpairs of C; no pass over the data, O(N |I| K) per step.
 
-    ``pairs`` are leading algebraic eigenpairs of C, at least K (more speed up the first steps). ``shares`` (N,), sum 1,
-    distribute the missing mass over the words, for example row sums of C; None: uniform, as in the paper.
-    ``on_iteration`` receives the number and the relative change of each step. The topic correlations A of an
-    unconverged result have a sum far from 1. Raises ``ValueError`` if there are fewer than K eigenpairs.
+    The topic correlations A of an unconverged result have a sum far from 1. Raises ``ValueError`` if there are fewer
+    than K eigenpairs.
+
+    Parameters
+    ----------
+    pairs : Leading algebraic eigenpairs of C, at least K (more speed up the first steps).
+    shares : (N,), sum 1, distribute the missing mass over the words, for example row sums of C; None: uniform, as in
+        the paper.
+    checked_words : |I|, number of rows of largest norm, or all if there are fewer. None: 10 K + 1000, as in the paper.
+    acceleration : ``momentum``, or ``none`` for Algorithm 3 as printed.
+    max_iterations, tolerance, threads, on_iteration : As in ``complete.alternating_projection``.
     """
-    options = options or ENNOptions()
     require_pairs(pairs, n_topics, "ENN")
     n = pairs.vectors.shape[0]
     shares = np.full(n, 1.0 / n) if shares is None else shares
-    occurring = pairs.vectors.any(axis=1)
-    if occurring.all():
-        return _rectified(pairs, n_topics, options, shares, on_iteration)
+    occurring = np.asarray(pairs.vectors.any(axis=1))
     # C has no entries for the other words; any missing mass given to them would be corrected away again.
-    these = Eigenpairs(pairs.values, pairs.vectors[occurring])
-    found = _rectified(these, n_topics, options, shares[occurring], on_iteration)
-    rectified = np.zeros((n, n_topics))
-    rectified[occurring] = found.rectified
-    return replace(found, rectified=rectified)
-
-
-def _rectified(
-    pairs: Eigenpairs, n_topics: int, options: ENNOptions, shares: Floats, on_iteration: OnIteration | None
-) -> Rectification:
-    change, number = np.inf, 0
-    size = papers_rows(n_topics) if options.checked_words is None else options.checked_words
-    state = _Iteration(pairs, n_topics, size, shares)
-    with panel_threads(options.threads):
-        for number in range(1, options.max_iterations + 1):
-            printed = options.acceleration == "none" or number <= PRINTED_STEPS
+    these = pairs if occurring.all() else Eigenpairs(pairs.values, pairs.vectors[occurring])
+    size = papers_rows(n_topics) if checked_words is None else checked_words
+    state, change, number = _Iteration(these, n_topics, size, shares[occurring]), np.inf, 0
+    with panel_threads(threads):
+        for number in range(1, max_iterations + 1):
+            printed = acceleration == "none" or number <= PRINTED_STEPS
             change = state.printed_step() if printed else state.momentum_step()
             if on_iteration is not None:
                 on_iteration(number, change)
-            if change < options.tolerance:
+            if change < tolerance:
                 break
-    # The same Y Y' with orthogonal columns, longest first.
-    values, rotation = np.linalg.eigh(gram(state.y))
-    y = with_fixed_signs(values, rotate(state.y, rotation)).vectors
-    outside = y[_outside_longest(y, size)]
-    squares = np.einsum("ij,ij->i", outside, outside)
-    return Rectification(
-        y,
-        number,
-        float(change),
-        change < options.tolerance,
-        state.operator.correction_mass,
-        state.operator.uniform_mass,
-        checked_words=len(y) - len(outside),
-        epsilon=float(squares.max(initial=0.0)),
-        left_out=float(squares.sum() / np.linalg.norm(values)) if squares.any() else 0.0,
-    )
+    return state.result(occurring, number, float(change), change < tolerance)
 
 
 class _Iteration:
@@ -163,6 +128,29 @@ class _Iteration:
         self.age = 0
         # Number of steps that have reused the positions of the negative entries.
         self.reused = REUSED_STEPS
+
+    def result(self, occurring: Mask, iterations: int, change: float, converged: bool) -> Rectification:
+        """The last Y, with zero rows for words that do not occur, and what its operator has left."""
+        # The same Y Y' with orthogonal columns, longest first.
+        values, rotation = np.linalg.eigh(gram(self.y))
+        y = with_fixed_signs(values, rotate(self.y, rotation)).vectors
+        outside = y[_outside_longest(y, self.operator.size)]
+        squares = np.einsum("ij,ij->i", outside, outside)
+        rectified = y
+        if len(y) < len(occurring):
+            rectified = np.zeros((len(occurring), y.shape[1]))
+            rectified[occurring] = y
+        return Rectification(
+            rectified,
+            iterations,
+            change,
+            converged,
+            self.operator.correction_mass,
+            self.operator.uniform_mass,
+            checked_words=len(y) - len(outside),
+            epsilon=float(squares.max(initial=0.0)),
+            left_out=float(squares.sum() / np.linalg.norm(values)) if squares.any() else 0.0,
+        )
 
     def printed_step(self) -> float:
         """A step of Algorithm 3. Return the relative change of Y Y'."""

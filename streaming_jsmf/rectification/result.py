@@ -13,6 +13,9 @@ from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.probes import keyed_generator
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers
 
+#: Defaults of the stopping rule: number of iterations, and relative change of the last one.
+MAX_ITERATIONS, TOLERANCE = 150, 1e-5
+
 #: Called after each iteration with its number and the relative change.
 OnIteration = Callable[[int, float], None]
 

@@ -191,15 +191,14 @@ class Tree:
         """Distances of what each step merges, (K - 1,), ascending."""
         return self.linkage[:, 2]
 
-    def below(self, distance: float) -> list[list[int]]:
-        """Groups of several topics that are at most ``distance`` from each other."""
-        from scipy.cluster.hierarchy import fcluster
-
-        if not len(self.linkage):
-            return []
-        clusters = fcluster(self.linkage, distance, criterion="distance")
-        groups = (np.flatnonzero(clusters == number).tolist() for number in range(1, int(clusters.max()) + 1))
-        return [group for group in groups if len(group) > 1]
+    def merged(self, steps: int) -> list[tuple[list[int], float]]:
+        """Groups of several topics after the first ``steps``, with the largest distance within each of them."""
+        parts = {topic: ([topic], 0.0) for topic in range(len(self.linkage) + 1)}
+        for step, ((one, other), height) in enumerate(zip(self.merges, self.heights, strict=True)):
+            if step < steps:
+                joined = sorted(parts.pop(one)[0] + parts.pop(other)[0])
+                parts[len(self.linkage) + 1 + step] = joined, float(height)
+        return sorted(part for part in parts.values() if len(part[0]) > 1)
 
 
 def topic_tree(affinity: Floats) -> Tree:

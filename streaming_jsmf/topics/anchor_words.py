@@ -17,13 +17,12 @@ from streaming_jsmf.inference.law import AnchorRules, AnchorWordTopics, low_rank
 from streaming_jsmf.inference.words import characteristic_words, label_words, prominent_words
 from streaming_jsmf.jobs.events import Iteration, Listener
 from streaming_jsmf.linalg.eigen import Eigenpairs
-from streaming_jsmf.linalg.panels import panel_threads, panels
+from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.moments.select import SelectedMoments
 from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.rectification.complete import alternating_projection, diagonal_completion
-from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
+from streaming_jsmf.rectification.enn import epsilon_nonnegative
 from streaming_jsmf.rectification.palm import (
-    PALMOptions,
     SymmetricOperator,
     eigen_operator,
     factor_operator,
@@ -79,11 +78,17 @@ def rectify(
     PALM uses the whole C if the store has it, and F F' - D otherwise (docs/math.md). Raises ``InputError`` if the
     method needs the whole C and the store lacks it, or cannot complete its diagonal.
     """
-    k, iterations, tolerance = settings.n_topics, settings.max_iterations, settings.tolerance
+    k = settings.n_topics
 
     def report(number: int, change: float) -> None:
-        listener(Iteration("rectification", number, iterations, {"change": change}))
+        listener(Iteration("rectification", number, settings.max_iterations, {"change": change}))
 
+    options: dict[str, Any] = {
+        "max_iterations": settings.max_iterations,
+        "tolerance": settings.tolerance,
+        "threads": threads,
+        "on_iteration": report,
+    }
     match settings.rectify:
         case "none":
             return unrectified(pairs, k)
@@ -91,26 +96,15 @@ def rectify(
             # Distribute the missing mass over the words in proportion to u u', or evenly.
             marginals = settings.missing_mass == "marginals"
             shares = moments.row_sum / moments.row_sum.sum() if marginals else None
-            enn = ENNOptions(iterations, tolerance, acceleration=settings.acceleration, threads=threads)
-            return epsilon_nonnegative(pairs, k, enn, shares=shares, on_iteration=report)
+            acceleration = settings.acceleration
+            return epsilon_nonnegative(pairs, k, shares=shares, acceleration=acceleration, **options)
         case "dc":
             return _diagonal(moments, k, report)
         case "ap" | "dykstra" as name:
-            return alternating_projection(
-                moments.cooccurrence(),
-                pairs,
-                k,
-                dykstra=name == "dykstra",
-                max_iterations=iterations,
-                tolerance=tolerance,
-                overwrite=True,
-                threads=threads,
-                on_iteration=report,
-            )
+            c = moments.cooccurrence()
+            return alternating_projection(c, pairs, k, dykstra=name == "dykstra", **options)
         case "palm" | "ipalm" as name:
-            options = PALMOptions(name == "ipalm", iterations, tolerance)
-            with panel_threads(threads):
-                return palm(_operator(moments), pairs, k, options, on_iteration=report)
+            return palm(_operator(moments), pairs, k, inertial=name == "ipalm", **options)
 
 
 def _diagonal(moments: Moments, n_topics: int, report: OnIteration) -> Rectification:
@@ -125,7 +119,7 @@ def _diagonal(moments: Moments, n_topics: int, report: OnIteration) -> Rectifica
             f"{moments.path}: {option.rectify('dc')} completes the diagonal from pairs of different words, and no "
             f"document has two different words; use {option.rectify('enn')}"
         )
-    return diagonal_completion(c, n_topics, seed=moments.settings.seed, overwrite=True, on_iteration=report)
+    return diagonal_completion(c, n_topics, seed=moments.settings.seed, on_iteration=report)
 
 
 def _operator(moments: Moments) -> SymmetricOperator:

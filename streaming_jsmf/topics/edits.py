@@ -103,10 +103,10 @@ class TopicEdits:
         hidden = tuple(topic for topic in self.hidden if topic not in firsts[1:])
         return replace(self, labels=labels, merged=tuple(sorted((*others, group))), hidden=hidden)
 
-    def unmerge(self, topic: int) -> TopicEdits:
-        """Show the topics of a merged topic separately again."""
-        known = self._checked(topic)
-        return replace(self, merged=tuple(group for group in self.merged if group[0] != known))
+    def unmerge(self, *topics: int) -> TopicEdits:
+        """Show the topics of these merged topics separately again; by default of all."""
+        known = {self._checked(topic) for topic in topics} or {group[0] for group in self.merged}
+        return replace(self, merged=tuple(group for group in self.merged if group[0] not in known))
 
     def hide(self, *topics: int) -> TopicEdits:
         """Hide these topics."""

@@ -8,12 +8,14 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import zarr
 from numpy.typing import NDArray
 from upath import UPath
 
+from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.fingerprint import sealed
@@ -163,6 +165,12 @@ def model_names(path: StorePath) -> list[str]:
 def beside(model: StorePath, kind: str) -> StorePath:
     """Default path of the ``moments`` or the ``corpus`` of a model."""
     return model.with_name(f"{model.name}.{kind}")
+
+
+def corpus_beside(model: StorePath) -> Corpus | None:
+    """The corpus that ``fit`` made next to a local model; None if there is none."""
+    place = beside(model, "corpus")
+    return open_corpus(place) if isinstance(place, Path) and place.is_dir() else None
 
 
 def models_at(path: AnyModel) -> tuple[StorePath, ...]:

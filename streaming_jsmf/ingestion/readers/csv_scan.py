@@ -305,7 +305,7 @@ def _scan(data: Any, syntax: Any, by_lines: bool, bounds: Any, starts: Any, line
     return n
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, internal=True)
 def _end_of_record(data: Any, i: int, syntax: Any, most: int) -> Any:
     """Return where the record at ``i`` ends, _BROKEN or _OPEN, and its number of fields."""
     special, delimiter, quote, escape = syntax
@@ -333,7 +333,7 @@ def _end_of_record(data: Any, i: int, syntax: Any, most: int) -> Any:
     return len(data), fields
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, internal=True)
 def _after_quoted(data: Any, i: int, syntax: Any) -> int:
     """Return the byte after the quoted field whose content starts at ``i``, _BROKEN or _OPEN."""
     special, delimiter, quote, escape = syntax
@@ -354,7 +354,7 @@ def _after_quoted(data: Any, i: int, syntax: Any) -> int:
     return _OPEN
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, internal=True)
 def _is(data: Any, i: int, mark: Any) -> Any:
     for k in range(len(mark)):  # noqa: SIM110 (all() is not compiled)
         if i + k >= len(data) or data[i + k] != mark[k]:
@@ -362,12 +362,12 @@ def _is(data: Any, i: int, mark: Any) -> Any:
     return True
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, internal=True)
 def _ends_line(byte: Any) -> Any:
     return byte == 10 or byte == 13
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, internal=True)
 def _after_line(data: Any, i: int) -> Any:
     """Return where the line ends that byte ``i`` is in."""
     while i < len(data) and not _ends_line(data[i]):
@@ -375,7 +375,7 @@ def _after_line(data: Any, i: int) -> Any:
     return min(i + 1 + (i + 1 < len(data) and data[i] == 13 and data[i + 1] == 10), len(data))
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, internal=True)
 def _measure(data: Any, i: int, end: int, byte: int) -> Any:
     """Return the number of lines in some bytes, and how often the lines with least and most of it have a byte."""
     n_lines, fewest, most = 0, end - i, 0

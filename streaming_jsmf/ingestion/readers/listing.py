@@ -321,9 +321,6 @@ def files_for(
     return root, taken
 
 
-# First records
-
-
 class Table:
     """The files of a source of records, and what the first one that can be read holds."""
 

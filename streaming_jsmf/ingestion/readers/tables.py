@@ -79,9 +79,6 @@ except BaseException:
 _TOO_LARGE = 3
 
 
-# Parquet and Arrow
-
-
 class ParquetFormat(Format):
     """Rows of Parquet. A unit is a range of row groups; columns have no dictionaries and views."""
 
@@ -183,9 +180,6 @@ def parquet_batches(file: Any, unit: Unit, columns: Sequence[str] | None) -> Ite
                 row += batch.num_rows
 
 
-# Delimited text
-
-
 @dataclass(frozen=True)
 class DelimitedPart(Unit):
     """Records in a range of bytes of a delimited file; ``line`` is the number of its first line in the file, from 0."""
@@ -283,9 +277,6 @@ def _chosen(names: Sequence[str], wanted: Collection[str] | None) -> dict[str, i
 
 
 DELIMITED = DelimitedFormat()
-
-
-# Sheets
 
 
 class SpreadsheetFormat(Format):

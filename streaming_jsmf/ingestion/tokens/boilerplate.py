@@ -155,22 +155,26 @@ def without_boilerplate(texts: Any) -> tuple[Any, tuple[int, int]]:
         found = pc.match_substring_regex(held, pattern)
         if found.true_count:
             held = pc.replace_with_mask(held, found, change(held.filter(found)))
-    lost = _n_words(*string_buffers(before)) - _n_words(*string_buffers(held))
+    lost = _n_words(before) - _n_words(held)
     cleaned = pc.replace_with_mask(texts, marked, held)
     return cleaned, (int(np.count_nonzero(lost > 0)), int(lost.clip(0).sum()))
 
 
-@compiled(nogil=True)
-def _n_words(offsets: Any, data: Any) -> Any:
+def _n_words(texts: Any) -> NDArray[np.int64]:
     """Number of words of each text: runs of letters, digits and bytes of other characters."""
-    found = np.zeros(len(offsets) - 1, np.int64)
+    found = np.zeros(len(texts), np.int64)
+    _count_words(*string_buffers(texts), found)
+    return found
+
+
+@compiled(nogil=True)
+def _count_words(offsets: Any, data: Any, found: Any) -> None:
     for m in range(len(found)):
         inside = False
         for i in range(offsets[m], offsets[m + 1]):
             is_letter = _IN_WORD[data[i]]
             found[m] += is_letter and not inside
             inside = is_letter
-    return found
 
 
 def _each(change: Callable[[str], str]) -> Callable[[Any], Any]:
@@ -256,7 +260,7 @@ _RULES: tuple[tuple[str, Callable[[Any], Any]], ...] = (
 )
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, internal=True)
 def _weight(data: Any, i: int) -> int:
     """Quarters of a word that a character stands for where it does not continue one; 0 for the rest of its bytes.
 

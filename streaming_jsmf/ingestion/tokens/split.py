@@ -70,7 +70,8 @@ def split_words(texts: Any, form: Form = "NFC") -> TokenLists:
     if content.isascii():
         return TokenLists(indptr, codes, distinct)
     starts, lengths, words = _words_of(distinct, form)
-    ends, flat = _replace(indptr, codes, starts, lengths, np.asarray(words.indices))
+    ends, flat = np.zeros(len(indptr), np.int64), np.empty(int(lengths[codes].sum()), np.int32)
+    _replace(indptr, codes, starts, lengths, np.asarray(words.indices), ends, flat)
     return TokenLists(ends, flat, words.dictionary)
 
 
@@ -102,20 +103,21 @@ def _pieces(offsets: Any, data: Any) -> Any:
         # A table that is at most half full. A larger one follows when it is.
         size = max(_FIRST_SLOTS, 4 * len(keys))
         keys, ends = np.resize(keys, size // 2), np.resize(ends, size // 2 + 1)
-        _fill(offsets, data, indptr, codes, letters, ends, keys, _slots_of(keys[: at[3]], size), at)
+        slots = np.full(size, -1, np.int32)
+        _place(keys[: at[3]], slots)
+        _fill(offsets, data, indptr, codes, letters, ends, keys, slots, at)
     return indptr, codes[: at[2]].copy(), ends[: at[3] + 1], letters[: ends[at[3]]]
 
 
 @compiled(nogil=True)
-def _slots_of(keys: Any, size: int) -> Any:
-    """Hash table with linear probing: number of a piece by slot, or -1. ``size`` is a power of two."""
-    slots = np.full(size, -1, np.int32)
+def _place(keys: Any, slots: Any) -> None:
+    """Fill a hash table with linear probing, whose size is a power of two: number of a piece by slot, or -1."""
+    mask = np.uint64(len(slots) - 1)
     for code in range(len(keys)):
-        slot = keys[code] * _PRIME >> _SHIFT & np.uint64(size - 1)
+        slot = keys[code] * _PRIME >> _SHIFT & mask
         while slots[slot] >= 0:
-            slot = (slot + _ONE) & np.uint64(size - 1)
+            slot = (slot + _ONE) & mask
         slots[slot] = code
-    return slots
 
 
 # fmt: off
@@ -159,7 +161,7 @@ def _fill(
     at[0], at[1], at[2], at[3] = m, i, used, known
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, internal=True)
 def _long_key(letters: Any, start: Any, end: Any) -> Any:
     """Hash of a piece that does not fit into a key. Its first byte differs from that of all pieces."""
     key = end - start
@@ -168,7 +170,7 @@ def _long_key(letters: Any, start: Any, end: Any) -> Any:
     return key >> _BYTE | _LONG
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, internal=True)
 def _is(code: int, key: Any, start: Any, end: Any, keys: Any, ends: Any, letters: Any) -> Any:
     """Return whether piece ``code`` is ``letters[start:end]``, with the key ``key``."""
     if keys[code] != key or end - start <= _IN_KEY:
@@ -180,13 +182,8 @@ def _is(code: int, key: Any, start: Any, end: Any, keys: Any, ends: Any, letters
 
 
 @compiled(nogil=True)
-def _replace(indptr: Any, codes: Any, starts: Any, lengths: Any, words: Any) -> Any:
-    """Replace each piece by its words, ``words[starts[piece]:][:lengths[piece]]``; return indptr and codes."""
-    size = 0
-    for piece in codes:
-        size += lengths[piece]
-    out = np.empty(size, np.int32)
-    ends = np.zeros(len(indptr), np.int64)
+def _replace(indptr: Any, codes: Any, starts: Any, lengths: Any, words: Any, ends: Any, out: Any) -> None:
+    """Set ``out`` to the words of each piece, ``words[starts[piece]:][:lengths[piece]]``, ``ends`` to their indptr."""
     used = 0
     for m in range(len(indptr) - 1):
         for i in range(indptr[m], indptr[m + 1]):
@@ -195,7 +192,6 @@ def _replace(indptr: Any, codes: Any, starts: Any, lengths: Any, words: Any) -> 
                 out[used] = words[j]
                 used += 1
         ends[m + 1] = used
-    return ends, out
 
 
 def _words_of(pieces: Any, form: Form) -> tuple[NDArray[np.int32], NDArray[np.int32], Any]:
@@ -233,16 +229,16 @@ def _split_beyond_ascii(pieces: Any, form: Form) -> Any:
 
 def count_codes(tokens: TokenLists) -> Any:
     """Return indptr, codes and counts of each document, codes in order of first use. One pass without sorting."""
-    return _count(tokens.indptr, tokens.codes, len(tokens.dictionary))
+    places = np.full(len(tokens.dictionary), -1, np.int64)
+    distinct, counts = (np.empty(len(tokens.codes), np.int32) for _ in range(2))
+    ends = np.zeros(len(tokens.indptr), np.int64)
+    _count(tokens.indptr, tokens.codes, places, distinct, counts, ends)
+    return ends, distinct[: ends[-1]].copy(), counts[: ends[-1]].copy()
 
 
 @compiled(nogil=True)
-def _count(indptr: Any, codes: Any, n_codes: int) -> Any:
+def _count(indptr: Any, codes: Any, places: Any, distinct: Any, counts: Any, ends: Any) -> None:
     # Place of the count of each code; one before the document's first place is that of another document.
-    places = np.full(n_codes, -1, np.int64)
-    distinct = np.empty(len(codes), np.int32)
-    counts = np.empty(len(codes), np.int32)
-    out = np.zeros(len(indptr), np.int64)
     used = 0
     for m in range(len(indptr) - 1):
         first = used
@@ -256,8 +252,7 @@ def _count(indptr: Any, codes: Any, n_codes: int) -> Any:
                 distinct[used] = code
                 counts[used] = 1
                 used += 1
-        out[m + 1] = used
-    return out, distinct[:used].copy(), counts[:used].copy()
+        ends[m + 1] = used
 
 
 def given_tokens(lists: Any) -> TokenLists:

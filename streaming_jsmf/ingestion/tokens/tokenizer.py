@@ -185,17 +185,19 @@ def is_phrase(text: str) -> bool:
 
 def _beginnings(texts: Any, length: int) -> Any:
     """The first characters of each text, with single spaces for white space."""
-    head = strings_of(texts.type, *_heads(*string_buffers(texts), length))
+    offsets, data = string_buffers(texts)
+    ends, content = np.zeros(len(offsets), np.int64), np.empty(offsets[-1] - offsets[0], np.uint8)
+    _copy_heads(offsets, data, length, ends, content)
+    head = strings_of(texts.type, ends, content[: ends[-1]].copy())
     return pc.utf8_slice_codeunits(pc.utf8_trim_whitespace(head), 0, length)
 
 
 @compiled(nogil=True)
-def _heads(offsets: Any, data: Any, length: int) -> Any:
+def _copy_heads(offsets: Any, data: Any, length: int, ends: Any, content: Any) -> None:
     """Begin each text with at least ``length`` characters if it has them, and one space for a run of white space.
 
-    Reads 2 * ``length`` characters at most: more white space than that shortens the result. Returns offsets and bytes.
+    Reads 2 * ``length`` characters at most: more white space than that shortens the result. Fills offsets and bytes.
     """
-    ends, content = np.zeros(len(offsets), np.int64), np.empty(offsets[-1] - offsets[0], np.uint8)
     used = 0
     for m in range(len(offsets) - 1):
         in_space, read, taken = False, 0, 0
@@ -217,7 +219,6 @@ def _heads(offsets: Any, data: Any, length: int) -> Any:
             in_space = is_space
             taken += begins and (is_solid or taken > 0)
         ends[m + 1] = used
-    return ends, content[:used].copy()
 
 
 def _analyzed(texts: Any, analyzer: Analyzer, name: str) -> TokenLists:

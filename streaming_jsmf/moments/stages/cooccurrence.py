@@ -18,7 +18,7 @@ from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.jobs.checkpoints import PartialResult, added_in_place
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.linalg.dense import PAIRS_AT_ONCE, gram_rows
+from streaming_jsmf.linalg.csr import PAIRS_AT_ONCE, gram_rows
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.moments.partition import load_block
 from streaming_jsmf.moments.stages.base import Scan, Stage

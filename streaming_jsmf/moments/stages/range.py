@@ -19,8 +19,13 @@ from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, added
 from streaming_jsmf.linalg.csr import apply_gram
-from streaming_jsmf.linalg.dense import symmetric_eigenpairs
-from streaming_jsmf.linalg.eigen import GUARD_VECTORS, Eigenpairs, block_width, single_view_eigenpairs
+from streaming_jsmf.linalg.eigen import (
+    GUARD_VECTORS,
+    Eigenpairs,
+    block_width,
+    single_view_eigenpairs,
+    symmetric_eigenpairs,
+)
 from streaming_jsmf.linalg.probes import drawn_rows, gaussian_probes, uniform_probes
 from streaming_jsmf.linalg.sampled import SampleParts, sample_eigenpairs
 from streaming_jsmf.linalg.typing import Integers, Mask, Single
