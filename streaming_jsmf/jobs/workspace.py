@@ -45,6 +45,10 @@ class Workspace:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     result: str = ""
 
+    def __post_init__(self) -> None:
+        # Workers may run in other directories.
+        object.__setattr__(self, "root", self.root.absolute())
+
     @classmethod
     def beside(cls, target: Path, *fields: Any) -> Self:
         """Return the workspace of a target: ``<target>.partial``."""

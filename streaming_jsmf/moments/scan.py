@@ -71,7 +71,8 @@ def scan(
     StoreError
         If a shard is damaged, or something in the store that cannot be computed again.
     """
-    path, changes = store_path(moments, "a moments store"), changes or Changes()
+    # Workers may run in other directories.
+    path, changes = store_path(moments, "a moments store").absolute(), changes or Changes()
     if overwrite and changes.any:
         raise InputError(
             f"{option.overwrite} replaces a store, and {option.add}, {option.remove}, {option.merge} and "

@@ -83,7 +83,7 @@ def inside(root: Place, name: str) -> Place:
 
 
 def store_path(path: AnyPath | UPath, what: str = "a store") -> StorePath:
-    """Return the store at a user's path, made absolute for other processes, or URL, checking once that it responds.
+    """Return the store at a user's path or URL, checking once that a URL responds.
 
     Raises ``InputError`` if a URL cannot be opened, does not respond or names only a bucket, or if it is not a path.
     """
@@ -92,8 +92,9 @@ def store_path(path: AnyPath | UPath, what: str = "a store") -> StorePath:
         return open_url(path if isinstance(path, UPath) else text.rstrip("/"), what)
     if text.startswith("file:") and not text.startswith("file://"):
         raise InputError(f"{text}: {what} must be a path or a URL; write file:///...")
-    local = Path(text if isinstance(path, Path) and path.parts[:1] != ("~",) else local_name(text))
-    place = possible(local.absolute(), text)
+    place = possible(
+        Path(text if isinstance(path, Path) and path.parts[:1] != ("~",) else local_name(text)), text
+    )
     if not place.name:
         raise InputError(f"{text}: {what} cannot be the root directory; give a path below it")
     return place
@@ -156,8 +157,8 @@ def is_chain(path: AnyPath) -> bool:
 
 
 @contextmanager
-def open_file(path: AnyPath | UPath) -> Iterator[BufferedIOBase]:
-    """Open a local file or URL as a binary stream.
+def open_file(path: AnyPath | UPath, **options: Any) -> Iterator[BufferedIOBase]:
+    """Open a local file or URL as a binary stream; ``options`` are those of fsspec.
 
     Raises ``FileNotFoundError`` if it is missing, ``InputError`` if a URL's scheme is unknown or its package is
     missing.
@@ -168,7 +169,7 @@ def open_file(path: AnyPath | UPath) -> Iterator[BufferedIOBase]:
             yield stream
     else:
         fs, inner = file_system(path)
-        with fs.open(inner, "rb") as stream:
+        with fs.open(inner, "rb", **options) as stream:
             yield stream
 
 
@@ -298,13 +299,17 @@ def write_bytes(path: StorePath, data: bytes) -> None:
 
 def node_exists(path: StorePath) -> bool:
     """Whether ``path`` has a Zarr group or array; raise ``StoreError`` if an object store does not respond."""
-    node = path / ROOT
-    if isinstance(node, Path):
-        return node.exists()
+    return file_exists(path / ROOT)
+
+
+def file_exists(path: StorePath) -> bool:
+    """Whether a store has this file; errors as ``node_exists``."""
+    if isinstance(path, Path):
+        return path.exists()
     try:
         # One small read, whereas ``UPath.exists`` also looks for objects below the path.
-        with reaching(node):
-            node.fs.cat_file(node.path, start=0, end=1)
+        with reaching(path):
+            path.fs.cat_file(path.path, start=0, end=1)
     except FileNotFoundError:
         return False
     return True
@@ -352,6 +357,14 @@ def group_names(path: StorePath, prefix: str = "") -> list[str]:
     root = path.path.rstrip("/") + "/"
     names = (name.removeprefix(root).split("/") for name in objects_below(path))
     return [parts[0] for parts in names if parts[1:] == [ROOT] and parts[0].startswith(prefix)]
+
+
+def remove_single(name: str, *paths: StorePath) -> None:
+    """As ``remove_trees`` for directories that have a single file, which object stores delete without a listing."""
+    remove_trees(*(path for path in paths if isinstance(path, Path)))
+    if urls := [path / name for path in paths if not isinstance(path, Path)]:
+        with suppress(StoreError):
+            in_threads(remove_file, urls)
 
 
 def remove_file(path: StorePath) -> None:
