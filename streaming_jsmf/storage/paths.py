@@ -157,8 +157,8 @@ def is_chain(path: AnyPath) -> bool:
 
 
 @contextmanager
-def open_file(path: AnyPath | UPath, **options: Any) -> Iterator[BufferedIOBase]:
-    """Open a local file or URL as a binary stream; ``options`` are those of fsspec.
+def open_file(path: AnyPath | UPath) -> Iterator[BufferedIOBase]:
+    """Open a local file or URL as a binary stream.
 
     Raises ``FileNotFoundError`` if it is missing, ``InputError`` if a URL's scheme is unknown or its package is
     missing.
@@ -169,7 +169,7 @@ def open_file(path: AnyPath | UPath, **options: Any) -> Iterator[BufferedIOBase]
             yield stream
     else:
         fs, inner = file_system(path)
-        with fs.open(inner, "rb", **options) as stream:
+        with fs.open(inner, "rb") as stream:
             yield stream
 
 
@@ -299,17 +299,13 @@ def write_bytes(path: StorePath, data: bytes) -> None:
 
 def node_exists(path: StorePath) -> bool:
     """Whether ``path`` has a Zarr group or array; raise ``StoreError`` if an object store does not respond."""
-    return file_exists(path / ROOT)
-
-
-def file_exists(path: StorePath) -> bool:
-    """Whether a store has this file; errors as ``node_exists``."""
-    if isinstance(path, Path):
-        return path.exists()
+    node = path / ROOT
+    if isinstance(node, Path):
+        return node.exists()
     try:
         # One small read, whereas ``UPath.exists`` also looks for objects below the path.
-        with reaching(path):
-            path.fs.cat_file(path.path, start=0, end=1)
+        with reaching(node):
+            node.fs.cat_file(node.path, start=0, end=1)
     except FileNotFoundError:
         return False
     return True
@@ -357,14 +353,6 @@ def group_names(path: StorePath, prefix: str = "") -> list[str]:
     root = path.path.rstrip("/") + "/"
     names = (name.removeprefix(root).split("/") for name in objects_below(path))
     return [parts[0] for parts in names if parts[1:] == [ROOT] and parts[0].startswith(prefix)]
-
-
-def remove_single(name: str, *paths: StorePath) -> None:
-    """As ``remove_trees`` for directories that have a single file, which object stores delete without a listing."""
-    remove_trees(*(path for path in paths if isinstance(path, Path)))
-    if urls := [path / name for path in paths if not isinstance(path, Path)]:
-        with suppress(StoreError):
-            in_threads(remove_file, urls)
 
 
 def remove_file(path: StorePath) -> None:
