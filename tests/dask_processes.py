@@ -17,10 +17,19 @@ from tests.processes import SOURCE, Process, started, wait_until
 
 @dataclass(frozen=True)
 class Machine:
-    """Interpreter options and environment of a cluster process."""
+    """Interpreter options and environment of a cluster process, and a directory that it does not see (needs root)."""
 
     options: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    hidden: Path | None = None
+
+    @property
+    def launcher(self) -> list[str]:
+        """A mount namespace of its own, in which the hidden directory is empty."""
+        if self.hidden is None:
+            return []
+        script = 'mount -t tmpfs none "$0" && exec "$@"'
+        return ["unshare", "-m", "sh", "-c", script, str(self.hidden)]
 
 
 @dataclass(frozen=True)
@@ -35,13 +44,24 @@ class Cluster:
 @contextmanager
 def process(module: str, *arguments: str, machine: Machine, folder: Path, log: str) -> Iterator[Process]:
     """Run ``python -m module`` in ``folder`` with its output in ``folder / log``; killed with all its children."""
-    line = [sys.executable, *machine.options, "-m", module, *arguments]
+    line = [*machine.launcher, sys.executable, *machine.options, "-m", module, *arguments]
     with (
         (folder / log).open("w", encoding="utf-8") as output,
         started(
             line, folder=folder, stdout=output, stderr=subprocess.STDOUT, **machine.environment
         ) as running,
     ):
+        yield running
+
+
+@contextmanager
+def dask_worker(
+    address: str, folder: Path, log: str, machine: Machine | None = None, *, nanny: bool = False
+) -> Iterator[Process]:
+    """Start a single-thread worker of a scheduler."""
+    joining = ["--nthreads", "1", "--memory-limit", "1GiB", "--no-dashboard", "--local-directory"]
+    arguments = ["worker", address, *joining, str(folder), "--nanny" if nanny else "--no-nanny"]
+    with process("dask", *arguments, machine=machine or Machine(), folder=folder, log=log) as running:
         yield running
 
 
@@ -59,7 +79,6 @@ def dask_cluster(
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "scheduler.json"
     listening = f"--host 127.0.0.1 --port 0 --dashboard-address 127.0.0.1:0 --protocol {protocol}".split()
-    joining = ["--nthreads", "1", "--memory-limit", "1GiB", "--no-dashboard", "--local-directory"]
     with ExitStack() as stack:
         scheduler = stack.enter_context(
             process(
@@ -71,13 +90,10 @@ def dask_cluster(
         address = json.loads(file.read_text(encoding="utf-8"))["address"]
         members = [
             stack.enter_context(
-                process(
-                    "dask", "worker", address, *joining, str(folder), "--nanny" if nanny else "--no-nanny",
-                    machine=worker_machine or Machine(), folder=folder, log=f"worker-{number}.log",
-                )
+                dask_worker(address, folder, f"worker-{number}.log", worker_machine, nanny=nanny)
             )
             for number in range(workers)
-        ]  # fmt: skip
+        ]
         yield Cluster(address, scheduler, members)
 
 

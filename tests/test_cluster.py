@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -21,6 +22,7 @@ import pytest
 from dask.callbacks import Callback
 from distributed import Client, LocalCluster
 from distributed.protocol import serialize
+from threadpoolctl import threadpool_info
 
 from streaming_jsmf import Execution, ScanSettings, open_corpus, scan
 from streaming_jsmf.jobs.order import FAN_IN
@@ -30,6 +32,7 @@ from tests.dask_processes import (
     Cluster,
     Machine,
     dask_cluster,
+    dask_worker,
     with_another_version,
     without_the_package,
 )
@@ -308,7 +311,7 @@ def test_a_scheduler_without_workers_is_not_waited_for_for_ever(corpus: Path, tm
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("who", "package"),
-    [("worker", None), ("scheduler", None), ("worker", "streaming_jsmf"), ("worker", "scipy")],
+    [("worker", None), ("scheduler", None), ("worker", "streaming_jsmf"), ("worker", "numba")],
 )
 def test_a_machine_without_the_package_or_with_another_version_is_named(
     who: str, package: str | None, corpus: Path, tmp_path: Path
@@ -322,6 +325,100 @@ def test_a_machine_without_the_package_or_with_another_version_is_named(
         line = refused(corpus, tmp_path / "m", cluster.address)
     assert said in line
     assert f"the {who}" in line
+
+
+CORETYPE = "OPENBLAS_CORETYPE"
+
+
+@pytest.mark.slow
+def test_another_kernel_of_blas_is_refused_unless_it_is_allowed_and_recorded(
+    corpus: Path, tmp_path: Path
+) -> None:
+    kernels = {library.get("architecture") for library in threadpool_info()}
+    machine = Machine((), {CORETYPE: "Nehalem" if "Haswell" in kernels else "Haswell"})
+    store = tmp_path / "m"
+    with dask_cluster(tmp_path / "dask", workers=1, worker_machine=machine) as cluster:
+        line = refused(corpus, store, cluster.address)
+        assert f" computes with {machine.environment[CORETYPE]}" in line
+        assert line.endswith("or --allow-mixed")
+        finished([*scan_on(cluster.address, corpus, store), "--allow-mixed"])
+    for stage in ("range", "projection"):
+        outcome = read_store(store).outcome(stage)
+        assert outcome is not None
+        assert outcome["made"]["versions"]["workers"] == "mixed"
+
+
+needs_mounts = pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0 or shutil.which("unshare") is None,
+    reason="hides directories from a worker in a mount namespace",
+)
+
+
+@pytest.mark.slow
+@needs_mounts
+@pytest.mark.parametrize("hidden", ["target", "corpus"])
+def test_a_worker_that_does_not_see_the_target_or_the_corpus_is_named(
+    hidden: str, corpus: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    machine = Machine(hidden={"target": target, "corpus": corpus}[hidden])
+    with dask_cluster(tmp_path / "dask", workers=1, worker_machine=machine) as cluster:
+        line = refused(corpus, target / "m", cluster.address)
+    assert "the worker at tcp://" in line
+    assert f" does not see {machine.hidden}" in line
+    assert not list(target.iterdir())
+
+
+@pytest.mark.slow
+@needs_mounts
+def test_a_late_worker_is_closed_if_it_does_not_see_the_corpus(
+    corpus: Path, undisturbed: dict[str, str], tmp_path: Path
+) -> None:
+    store, folder = tmp_path / "m", tmp_path / "dask"
+    with (
+        dask_cluster(folder, workers=1) as cluster,
+        started([sys.executable, "-c", ADMITTED, cluster.address, str(store), str(corpus)], stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE) as job,
+    ):  # fmt: skip
+        assert job.stdout is not None
+        assert job.stdout.readline() == "ready\n"
+        with dask_worker(cluster.address, folder, "late.log", Machine(hidden=corpus)) as late:
+            late.wait(timeout=PATIENCE)
+        (said,) = [line for line in (folder / "late.log").read_text().splitlines() if "does not see" in line]
+        assert str(corpus) in said
+        job.kill()
+        job.wait()
+        # The conditions of a job end with it, even if it was killed, and the leftover is recognized.
+        finished(scan_on(cluster.address, corpus, store))
+    assert digests(store) == undisturbed
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dask", "m"]
+
+
+#: A job that waits.
+ADMITTED = """
+import sys
+from pathlib import Path
+from streaming_jsmf import Execution, open_corpus
+address, target, corpus = sys.argv[1:]
+with Execution(address).executor(target=Path(target), sources=open_corpus(corpus).first_files):
+    print("ready", flush=True)
+    input()
+"""
+
+
+@pytest.mark.slow
+def test_relative_paths_and_an_adaptive_cluster_that_starts_with_no_worker(
+    corpus: Path, undisturbed: dict[str, str], tmp_path: Path
+) -> None:
+    with LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster:
+        cluster.adapt(minimum=0, maximum=2, interval="100 ms")
+        home = tmp_path / "home"
+        home.mkdir()
+        line = scan_on(cluster.scheduler_address, Path("corpus"), Path("home", "m"))
+        (tmp_path / "corpus").symlink_to(corpus)
+        finished(line, folder=tmp_path)
+    assert digests(home / "m") == undisturbed
 
 
 # -- TLS ------------------------------------------------------------------------------------------------------------

@@ -375,6 +375,9 @@ class ExecutionOptions(Settings):
     performance_report
         Write Dask's performance report to this HTML file. Requires scheduler cluster or an address, with
         bokeh installed.
+    allow_mixed
+        Also use workers with other versions of numpy, scipy, numba or pyarrow, or with other processor features,
+        which may give other bits; recorded in the result.
     """
 
     scheduler: str = _execution("threads")
@@ -383,3 +386,4 @@ class ExecutionOptions(Settings):
     performance_report: Path | None = _execution(
         None, absent="none", metavar="FILE.html", rare=True, parse=_path
     )
+    allow_mixed: bool = _execution(False, rare=True)

@@ -102,6 +102,11 @@ class Corpus:
         return location(self.root)
 
     @property
+    def first_files(self) -> tuple[str, ...]:
+        """The first shard, which shows whether a process can read the corpus; empty without shards."""
+        return tuple(join(self.root, shard.name) for shard in self.shards[:1])
+
+    @property
     def n_documents(self) -> int:
         """Number of documents M, including empty ones."""
         return sum(shard.rows for shard in self.shards)

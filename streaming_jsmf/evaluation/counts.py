@@ -114,7 +114,9 @@ def counts_of(
         with wanted.writing() as found:
             if found is not Found.MADE:
                 sums, completion = count_documents(job, execution, listener)
-                _write_counts(target, replace(_divided(model, job, sums), completion=completion), model)
+                counted = replace(_divided(model, job, sums), completion=completion)
+                mixed = execution is not None and execution.mixed
+                _write_counts(target, counted, model, package_versions(mixed=mixed))
     if not is_free(work) or is_left(target):
         with suppress(InputError), sole_writer(target):
             remove_store(work, ignore_errors=True)
@@ -203,7 +205,7 @@ def _selection_digest(model: Model) -> str:
     return fingerprint({name: digest(model.arrays[name]).sha256 for name in names})
 
 
-def _write_counts(path: StorePath, counts: StoredCounts, model: Model) -> None:
+def _write_counts(path: StorePath, counts: StoredCounts, model: Model, versions: dict[str, str]) -> None:
     arrays: dict[str, NDArray[Any] | None] = {
         "selected_words": counts.words,
         "document_pairs": counts.pairs,
@@ -221,7 +223,7 @@ def _write_counts(path: StorePath, counts: StoredCounts, model: Model) -> None:
             "corpus": dict(counts.corpus),
             "n_documents": counts.n_documents,
             "completion": None if counts.completion is None else {**of_model, **asdict(counts.completion)},
-            "made": {"committed": utc_now(), "versions": package_versions()},
+            "made": {"committed": utc_now(), "versions": versions},
             "digests": write_arrays(beside, present, _VARIABLES, compress=True),
         }
         create_group(beside, sealed_as(KIND, FORMAT_VERSION, attributes))

@@ -134,7 +134,12 @@ def run_ingest(
     with planned.folder.acquire(wanted, resumable=resumable) as commit:
         if commit is not None:
             execution.require_memory(ingest_memory(execution), "the ingest", f"lower {option.workers}")
-            with execution.executor(listener, on_bad_input=planned.folder.remove) as executor:
+            with execution.executor(
+                listener,
+                target=planned.root,
+                sources=[unit.path for unit in planned.units[:1]],
+                on_bad_input=planned.folder.remove,
+            ) as executor:
                 _ingest(planned, executor, origin, commit)
         built = open_corpus(target)
     # One log message per line.

@@ -5,7 +5,7 @@ without a record. Tasks take small arguments and return tokens; no data passes t
 
 Four ideas: *checkpoints* are the committed results of parts (``checkpoints``), those of unfinished work in a
 ``workspace``; a *job* computes the missing parts (``run``) and folds them in a fixed ``order``; an *execution* is where
-its tasks run (``execution``, ``cluster``, ``blas``); and *events* tell how far it is (``events``).
+its tasks run (``execution``, ``cluster``, ``preflight``, ``blas``); and *events* tell how far it is (``events``).
 
 Tasks that write files, followed by one commit::
 

@@ -29,9 +29,6 @@ LOCAL_SCHEDULERS = ("threads", "processes", "synchronous")
 
 PACKAGE = "streaming_jsmf"
 
-#: Packages whose versions affect the bits of a task's result.
-DECISIVE_PACKAGES = (PACKAGE, "numpy", "scipy")
-
 _INSTALL = "install it with pip install 'dask[diagnostics]'"
 
 RESUME = "run the same command again to go on from what is committed"
@@ -42,12 +39,12 @@ def running_scheduler(address: str) -> Iterator[Any]:
     """Yield a client of the scheduler at ``address``; certificates for ``tls://`` come from Dask's configuration.
 
     On entry raises ``InputError`` if the scheduler does not answer, no worker starts in time, or a process of the
-    cluster lacks this package or has other versions of packages that affect the bits. Later errors as
-    ``losses_in_one_line``.
+    cluster lacks this package or has another version. Later errors as ``losses_in_one_line``.
     """
     client = _connect(address)
     with losses_in_one_line(address), _quiet_client(), client:
-        preflight(client, address)
+        _require_worker(client, address)
+        _require_package(client)
         yield client
 
 
@@ -116,34 +113,30 @@ def _connect(address: str) -> Any:
         ) from error
 
 
-def preflight(client: Any, address: str) -> None:
-    """Check the scheduler and its current workers before anything is written; errors as ``running_scheduler``.
-
-    Tasks on later workers fail if the package is missing there.
-    """
+def _require_worker(client: Any, address: str) -> None:
+    """Wait for the first worker, with a task, because an adaptive cluster starts workers only for tasks."""
     configured = dask.config.get(WORKERS_KEY)
     seconds = WORKERS_SECONDS if configured is None else parse_timedelta(configured)
     try:
-        client.wait_for_workers(1, timeout=seconds)
+        client.submit(int, pure=False).result(timeout=seconds)
     except TimeoutError as error:
         raise InputError(
             f"the Dask scheduler at {address} has no workers after {format_time(seconds)}; start dask worker "
             f"{address}, or set {WORKERS_KEY} in Dask's configuration to wait longer"
         ) from error
-    versions = client.get_versions(packages=DECISIVE_PACKAGES)
-    here = versions["client"]["packages"]
-    _require_same("the scheduler", versions["scheduler"], here, (PACKAGE,))
-    for worker, found in versions["workers"].items():
-        _require_same(f"the worker at {worker}", found, here, DECISIVE_PACKAGES)
 
 
-def _require_same(who: str, found: Any, here: Mapping[str, Any], packages: tuple[str, ...]) -> None:
-    # A worker that exits during the query gives no answer; ignore it.
-    there: Mapping[str, Any] = found.get("packages") or here if isinstance(found, Mapping) else here
-    for package in packages:
-        if there.get(package) != here[package]:
+def _require_package(client: Any) -> None:
+    """Require the version of this package in all processes of the cluster, because they load its objects."""
+    found = client.get_versions(packages=[PACKAGE])
+    here = found["client"]["packages"][PACKAGE]
+    names = {f"the worker at {worker}": there for worker, there in found["workers"].items()}
+    for who, there in {"the scheduler": found["scheduler"], **names}.items():
+        # A worker that exits during the query gives no answer; ignore it.
+        packages = there.get("packages") if isinstance(there, Mapping) else None
+        if packages and packages.get(PACKAGE) != here:
             raise InputError(
-                f"{who} has {package} {there.get(package) or 'nowhere'}, and here it is {here[package] or 'nowhere'}; "
+                f"{who} has {PACKAGE} {packages.get(PACKAGE) or 'nowhere'}, and here it is {here or 'nowhere'}; "
                 "install the same version everywhere, because other versions give other bits"
             )
 

@@ -7,10 +7,10 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures import Executor as Pool
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import resource_tracker
 from typing import Any
@@ -34,6 +34,7 @@ from streaming_jsmf.jobs.cluster import (
 )
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.process_limits import PROCESS_BYTES, shortage
+from streaming_jsmf.storage.paths import StorePath
 
 #: URL schemes of scheduler addresses supported by distributed.
 ADDRESS_SCHEMES = ("tcp", "tls", "ucx", "ws", "wss")
@@ -41,11 +42,15 @@ ADDRESS_SCHEMES = ("tcp", "tls", "ucx", "ws", "wss")
 
 @dataclass(frozen=True)
 class Executor:
-    """A running scheduler, valid until the block that created it ends; ``arguments`` are those of ``dask.compute``."""
+    """A running scheduler, valid until the block that created it ends; ``arguments`` are those of ``dask.compute``.
+
+    ``mixed`` is whether its workers may differ in versions and processors (``Execution.mixed``).
+    """
 
     arguments: Mapping[str, Any]
     tasks_at_once: int
     listener: Listener = silent
+    mixed: bool = False
 
     @property
     def threads_here(self) -> int:
@@ -90,6 +95,11 @@ class Execution(ExecutionOptions):
         return self.workers or os.cpu_count() or 1
 
     @property
+    def mixed(self) -> bool:
+        """Whether tasks may run on machines with other versions of packages or other processors than this one."""
+        return self.allow_mixed and _is_address(self.scheduler)
+
+    @property
     def threads_here(self) -> int:
         """Number of threads for work in this process outside jobs, such as inference, at most the number of cores."""
         return _at_most_cores(self.concurrency)
@@ -112,20 +122,26 @@ class Execution(ExecutionOptions):
 
     @contextmanager
     def executor(
-        self, listener: Listener = silent, *, on_bad_input: Callable[[], None] | None = None
+        self,
+        listener: Listener = silent,
+        *,
+        target: StorePath | None = None,
+        sources: Sequence[str] = (),
+        on_bad_input: Callable[[], None] | None = None,
     ) -> Iterator[Executor]:
         """Yield an executor; its pools and clusters are shut down when the block ends.
 
+        The workers of a running scheduler must see the directory of ``target`` and the files ``sources``.
         ``on_bad_input`` is called after an ``InputError`` in the block, once no task is running: corrected input is
         different input, so partial results are useless and are removed. Raises ``InputError`` if a running scheduler
-        cannot be used (see ``running_scheduler``) or cannot write a performance report, and ``StoreError`` if worker
-        processes or the cluster are lost; committed parts are kept.
+        cannot be used (see ``running_scheduler`` and ``preflight.admitted``) or cannot write a performance report, and
+        ``StoreError`` if worker processes or the cluster are lost; committed parts are kept.
         """
         ready = False
         try:
-            with self._arguments() as arguments:
+            with self._arguments(target, sources) as arguments:
                 ready = True
-                yield Executor(arguments, self._tasks_at_once(arguments), listener)
+                yield Executor(arguments, self._tasks_at_once(arguments), listener, self.mixed)
         except InputError:
             if ready and on_bad_input is not None:
                 on_bad_input()
@@ -138,7 +154,7 @@ class Execution(ExecutionOptions):
         return max(self.workers or 1, worker_threads(arguments["scheduler"]))
 
     @contextmanager
-    def _arguments(self) -> Iterator[dict[str, Any]]:
+    def _arguments(self, target: StorePath | None, sources: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield the keyword arguments of ``dask.compute``; for the name of a scheduler, Dask imports distributed."""
         if self.scheduler == "synchronous":
             yield {"scheduler": dask.local.get_sync}
@@ -151,12 +167,14 @@ class Execution(ExecutionOptions):
                 # A task is a whole partition, so larger batches would leave other processes idle.
                 yield {"scheduler": dask.multiprocessing.get, "pool": pool, "chunksize": 1}
         else:
-            with self._client() as client, reported(client, self.performance_report):
+            with self._client(target, sources) as client, reported(client, self.performance_report):
                 yield {"scheduler": client}
 
     @contextmanager
-    def _client(self) -> Iterator[Any]:
+    def _client(self, target: StorePath | None, sources: Sequence[str]) -> Iterator[Any]:
         from distributed import Client, LocalCluster
+
+        from streaming_jsmf.jobs.preflight import admitted
 
         if self.scheduler == "cluster":
             # The dashboard uses any free port, to avoid conflicts, and only the local interface; Dask's default is all
@@ -177,7 +195,9 @@ class Execution(ExecutionOptions):
             ):
                 yield client
             return
-        with running_scheduler(self.scheduler) as client:
+        with running_scheduler(self.scheduler) as client, ExitStack() as stack:
+            if target is not None:
+                stack.enter_context(admitted(client, target, sources, allow_mixed=self.allow_mixed))
             yield client
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -44,6 +44,10 @@ class Workspace:
     what: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     result: str = ""
+
+    def __post_init__(self) -> None:
+        # Workers may run in other directories.
+        object.__setattr__(self, "root", self.root.absolute())
 
     @classmethod
     def beside(cls, target: Path, *fields: Any) -> Self:
@@ -92,16 +96,22 @@ class Workspace:
 
     @contextmanager
     def executor(
-        self, memory: Callable[[int], int], execution: Execution | None, listener: Listener = silent
+        self,
+        memory: Callable[[int], int],
+        execution: Execution | None,
+        listener: Listener = silent,
+        sources: Sequence[str] = (),
     ) -> Iterator[Executor]:
         """Check the memory budget and yield a scheduler; an ``InputError`` inside the block removes the workspace.
 
-        ``memory`` maps the number of concurrent tasks to peak bytes. Raises ``InputError`` if the memory budget is too
-        small, or as ``Execution.executor``.
+        ``memory`` maps the number of concurrent tasks to peak bytes; ``sources`` are files that tasks read. Raises
+        ``InputError`` if the memory budget is too small, or as ``Execution.executor``.
         """
         execution = execution or Execution()
         execution.require_memory(memory(execution.concurrency), f"the {self.what}", f"lower {option.workers}")
-        with execution.executor(listener, on_bad_input=self.remove) as executor:
+        with execution.executor(
+            listener, target=self.root, sources=sources, on_bad_input=self.remove
+        ) as executor:
             yield executor
 
     def start(

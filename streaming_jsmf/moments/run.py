@@ -61,7 +61,7 @@ def write_empty_store(path: StorePath, manifest: StoreManifest, words: Sequence[
     for part in (PARTIALS, RECORDS):
         create_group(path / part, {})
     arrays = {"word": np.array(words, dtype=object)}
-    _write(path, WORDS, manifest.vocabulary, VOCABULARY, PartialResult(arrays), ())
+    _write(path, WORDS, manifest.vocabulary, VOCABULARY, PartialResult(arrays), (), package_versions())
     create_group(path, root_attributes(manifest))
 
 
@@ -125,13 +125,18 @@ def _run_stage(store: Moments, number: int, executor: Executor, load: Partitions
         with single_blas_thread(), panel_threads(executor.threads_here):
             final = stage.final(store, (checkpoints.read_fold(order.total) for _, order in scans))
         history = [note for _, order in scans for note in checkpoints.history(order.keys)]
-        commit(store, stage.name, final, history)
+        commit(store, stage.name, final, history, mixed=executor.mixed)
         if not stage.keeps_fold(store.settings):
             checkpoints.clear()
 
 
 def commit(
-    store: Moments, stage: str, final: PartialResult, history: Sequence[Mapping[str, Any]] = ()
+    store: Moments,
+    stage: str,
+    final: PartialResult,
+    history: Sequence[Mapping[str, Any]] = (),
+    *,
+    mixed: bool = False,
 ) -> None:
     """Write the final arrays of a stage, then the record that commits them.
 
@@ -144,7 +149,8 @@ def commit(
         forget_record(store.path, stage)
     else:
         history = max(history, known["history"], key=len)
-    _write(store.path, stage, store.covers(stage), store.variables(stage), final, history)
+    versions = package_versions(mixed=mixed)
+    _write(store.path, stage, store.covers(stage), store.variables(stage), final, history, versions)
     if store.recent is not None:
         store.recent.update(final.arrays)
 
@@ -156,6 +162,7 @@ def _write(
     variables: Mapping[str, Variable],
     final: PartialResult,
     history: Sequence[Mapping[str, Any]],
+    versions: Mapping[str, str],
 ) -> None:
     record = {
         "covers": covers,
@@ -163,7 +170,7 @@ def _write(
         "scalars": dict(final.scalars),
         "history": list(history),
         # Differs between runs, so it must not enter any digest or fingerprint.
-        "made": {"committed": utc_now(), "versions": package_versions()},
+        "made": {"committed": utc_now(), "versions": dict(versions)},
     }
     write_record(path, name, record)
 

@@ -71,7 +71,8 @@ def scan(
     StoreError
         If a shard is damaged, or something in the store that cannot be computed again.
     """
-    path, changes = store_path(moments, "a moments store"), changes or Changes()
+    # Workers may run in other directories.
+    path, changes = store_path(moments, "a moments store").absolute(), changes or Changes()
     if overwrite and changes.any:
         raise InputError(
             f"{option.overwrite} replaces a store, and {option.add}, {option.remove}, {option.merge} and "
@@ -89,7 +90,9 @@ def scan(
     of_corpus = stored is None or not changes.any
     if of_corpus:
         assert settings is not None, "only a change keeps the settings of the store"
-        planned = _planned(opened(corpus), path, settings, stored, execution, overwrite)
+        whole = opened(corpus)
+        sources = whole.first_files
+        planned = _planned(whole, path, settings, stored, execution, overwrite)
         if planned is None:
             return open_moments(path)
         start = planned
@@ -98,12 +101,12 @@ def scan(
         if not begun:
             settings = None if settings is None else _as_stored(stored, settings, execution)
             require_changeable(stored, corpus, settings, changes)
-        start = partial(_continued, path, begun, execution)
+        start, sources = partial(_continued, path, begun, execution), ()
     with sole_writer(path):
         is_new = of_corpus and (overwrite or not node_exists(path / RECORDS / "range"))
         bad_input = partial(_discard_unusable, path) if is_new else None
         # Connect to the scheduler first: if it does not respond, no store is created or changed.
-        with execution.executor(listener, on_bad_input=bad_input) as executor:
+        with execution.executor(listener, target=path, sources=sources, on_bad_input=bad_input) as executor:
             store = start(executor)
             for mark, apply in list(steps.items())[begun:]:
                 store = apply(store, execution, executor, mark=mark)

@@ -127,7 +127,7 @@ def simulate_lda(
             checkpoints = simulation.folder.checkpoints(STEP)
             job = map_job(write_part, simulation, simulation.sizes, checkpoints, "documents")
             try:
-                with execution.executor(listener) as executor:
+                with execution.executor(listener, target=simulation.folder.root) as executor:
                     _prepare(simulation)
                     run_job(job, executor)
                 commit(_finish(simulation, job.records()))

@@ -206,9 +206,13 @@ def write_alone(
             write_bytes(target, data)
 
 
-def package_versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that affect numerical results."""
-    return {"python": platform.python_version(), **{package: _version(package) for package in PACKAGES}}
+def package_versions(*, mixed: bool = False) -> dict[str, str]:
+    """Return the versions of Python and of the packages that affect numerical results.
+
+    ``mixed`` adds that workers with others were allowed (``allow_mixed``).
+    """
+    versions = {"python": platform.python_version(), **{package: _version(package) for package in PACKAGES}}
+    return {**versions, "workers": "mixed"} if mixed else versions
 
 
 # Searching the metadata of all installed packages takes as long as committing a small store.

@@ -126,7 +126,7 @@ class DocumentJob:
         """
         if not replace:
             self.work.require_same()
-        with self.work.executor(self.memory, execution, listener) as executor:
+        with self.work.executor(self.memory, execution, listener, self.corpus.first_files) as executor:
             digests = self.work.start(self.arrays, replace=replace)
             threads = max(1, executor.tasks_at_once // len(self.partitions))
             yield executor, TaskInputs(self.root, digests, self.work.hint, self.n_words, threads)

@@ -164,7 +164,7 @@ def polish_model(
             "fingerprint": made_by,
             "start": {"path": location(name), "fingerprint": start.fingerprint},
             "polish_corpus": {"path": corpus.location, "fingerprint": corpus.fingerprint},
-            "versions": package_versions(),
+            "versions": package_versions(mixed=execution is not None and execution.mixed),
             "stages": {**start.provenance.get("stages", {}), "polish": stage},
         },
     )
