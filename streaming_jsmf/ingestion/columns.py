@@ -91,7 +91,7 @@ def _by_parts(values: Any, kind: Kind) -> Any:
     first = (12 * (year - 1970) + np.maximum(month, 1) - 1).astype("datetime64[M]")
     days = first.astype("datetime64[D]").astype(int) + number("day", 1) - 1
     good = np.asarray(found.is_valid()) & (month >= 1) & (month <= 12)
-    good &= days < (first + 1).astype("datetime64[D]").astype(int)
+    good &= days < (first + np.timedelta64(1, "M")).astype("datetime64[D]").astype(int)
     if "week" in parts:  # its Monday; January 4 is in the first week
         days += 7 * number("week") - 4 - (days + 6) % 7
         good &= (days + 3).astype("datetime64[D]").astype("datetime64[Y]").astype(int) == year - 1970

@@ -37,9 +37,10 @@ _TEMPORARY = re.compile(r"^\..+\.[0-9a-f]{32}$|\.[0-9a-f]{32}\.partial$")
 PASSING = r"(new|old|lock\.json|[0-9a-f]{32})"
 OF_A_WRITER = re.compile(rf"\..+\.{PASSING}|.+\.partial")
 
-#: Files of corpora and of directories of topic shares, relative to their root.
+#: Files of corpora, directories of topic shares, and partial results in a store, relative to their root.
 _OF_A_RESULT = re.compile(
     r"manifest\.json|(vocabulary|quarantine)\.parquet|documents/[^/]+\.parquet|_shares\.json|part-\d+\.parquet"
+    r"|partials/[^/]+/arrays\.bin"
 )
 
 
