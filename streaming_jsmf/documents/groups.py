@@ -274,7 +274,9 @@ def _periods(values: Any, unit: str) -> Any:
         for part in found.flatten()
     )
     first = (12 * (year - 1970) + np.maximum(month, 1) - 1).astype("datetime64[M]")
-    length = ((first + np.timedelta64(1, "M")).astype("datetime64[D]") - first.astype("datetime64[D]")).astype(np.int64)
+    length = (
+        (first + np.timedelta64(1, "M")).astype("datetime64[D]") - first.astype("datetime64[D]")
+    ).astype(np.int64)
     # Seconds may be leap seconds.
     known = (month <= 12) & (day <= length) & (hour < 24) & (minute < 60) & (second <= 60)
     known &= np.all([year, month, day][: PERIODS[unit]], axis=0)

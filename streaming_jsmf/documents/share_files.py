@@ -318,8 +318,14 @@ def _chunks(
             verified.add(name)
     panels = [read_panels(path, name, None, hint=AGAIN) for name in columns]
     for parts in zip(*panels, strict=True):
-        arrays = [to_lists(values) if values.ndim == 2 else pa.array(values) for _, values in parts]
-        yield pa.table(dict(zip(columns, arrays, strict=True)))
+        yield pa.table({name: _arrow(values) for name, (_, values) in zip(columns, parts, strict=True)})
+
+
+def _arrow(values: Any) -> Any:
+    if values.ndim == 2:
+        return to_lists(values)
+    # Older releases of Arrow do not know NumPy's strings of variable width.
+    return pa.array(values.astype(object) if values.dtype.kind == "T" else values)
 
 
 def write_zarr(path: Path, shares: SharesFile, about: About, schema: Any) -> None:
