@@ -24,7 +24,7 @@ from scipy.sparse import csr_array
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError, StoreError, TooFewFactorsError, option
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.jobs.checkpoints import Checkpoints, key_of, read_record
+from streaming_jsmf.jobs.checkpoints import RECORDS, Checkpoints, key_of, read_record
 from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.linalg.document_tensor import FEWEST_TOKENS, BasisMoments
 from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_factor
@@ -218,8 +218,10 @@ class Moments:
                 del self.recent[name]
 
     def scalars(self, stage: str) -> Mapping[str, float]:
+        """Sums of a stage that are single numbers. Raises ``StoreError`` if its record is missing or damaged."""
         record = self.outcome(stage)
-        assert record is not None, "stages run in order"
+        if record is None:
+            raise StoreError(f"{self.path}/{RECORDS}/{stage} is missing; {self.hint}")
         scalars: Mapping[str, float] = record["scalars"]
         return scalars
 
