@@ -349,7 +349,7 @@ SCRIPTS = {
     "lr_jsmf_fig4": ("fig4", ".svg", 2 * (5 + 4)),  # AP with the smaller vocabulary only
     "lr_jsmf_table1": ("words", "", 4 * 5),
     "lr_jsmf_convergence": ("convergence", ".svg", 6),
-    "one_pass": ("one_pass", ".svg", 2 * (3 * 2 + 4 + 4)),
+    "one_pass": ("one_pass", ".svg", 2 * (3 * 2 + 4 + 3 + 4)),
     "near_ties": ("near_ties", ".svg", 3 + 5),
     "jsmf_topics": ("jsmf_topics", ".svg", 3 * 5),
     "jsmf_2015": ("jsmf", ".svg", 2 * 2 * 4),

@@ -100,7 +100,7 @@ def recorded(folder: Path, n_topics: int) -> dict[Dispatcher, list[tuple[Any, ..
             known.append(tuple(each.copy() if isinstance(each, np.ndarray) else each for each in arguments))
         return call(self, *arguments)
 
-    counts = planted(150, N_WORDS, 5, seed=3).counts
+    counts = planted(150, N_WORDS, max(5, n_topics), seed=3).counts
     texts, corpus, moments, model, polished = (folder / name for name in ("t.csv", "c", "m", "f", "p"))
     write_texts(texts, counts)
     topics = ("--topics", n_topics)
