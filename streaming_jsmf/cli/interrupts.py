@@ -101,12 +101,12 @@ def _handle(handler: Callable[[int, FrameType | None], Any] | signal.Handlers) -
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Interrupt the main thread as soon as it is not loading code; a second signal makes it urgent."""
+    """Interrupt the main thread unless it ``_must_finish`` first; a second signal makes it urgent."""
     global _received, _raised, _is_urgent
     _received = _received or number
     if _raised is not None:
         _is_urgent = time.monotonic() - _raised > _ONE
-    elif not _loads_code(frame):
+    elif not _must_finish(frame):
         _raised = time.monotonic()
         # Discarding unfinished objects may raise further errors, which are not worth reporting.
         sys.unraisablehook = _lost
@@ -116,12 +116,18 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
 
-def _loads_code(frame: FrameType | None) -> bool:
-    """Return whether a module is being imported, or a compiled function loaded, which an exception can make crash."""
+def _must_finish(frame: FrameType | None) -> bool:
+    """Return whether an exception would break what the main thread does, so that the interrupt must wait.
+
+    That is importing a module or loading a compiled function, which can crash, and starting a worker process: without
+    the data that it waits for, the worker prints a traceback. Blocking the signal does not help, because other threads
+    receive it.
+    """
     while frame is not None:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
             return True
-        if frame.f_globals.get("__name__", "").partition(".")[0] in ("numba", "llvmlite"):
+        module = frame.f_globals.get("__name__", "")
+        if module.partition(".")[0] in ("numba", "llvmlite") or module == "multiprocessing.popen_spawn_posix":
             return True
         frame = frame.f_back
     return False
