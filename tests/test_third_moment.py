@@ -287,7 +287,7 @@ def test_another_basis_makes_it_stale(folder: Path, copy: Callable[[str], Path])
 
 
 def test_partitions_change_the_moments_by_rounding_only(folder: Path, tmp_path: Path) -> None:
-    # The basis is another one, so what is compared does not hang on it: moments in words.
+    # The basis differs, so moments of words are compared, which do not depend on it.
     found = []
     for nonzeros in (1000, 10**6):
         settings = replace(THIRD, max_topics=60, partition_nonzeros=nonzeros)

@@ -144,7 +144,7 @@ class Documents:
 
 
 def id_column(names: Sequence[str]) -> str | None:
-    """Return the column of document ids, by its usual names; None if there is none."""
+    """Return the column of document ids, by its usual names; None if it is missing."""
     return next((name for name in ID_COLUMNS if name in names), None)
 
 

@@ -168,7 +168,7 @@ def beside(model: StorePath, kind: str) -> StorePath:
 
 
 def corpus_beside(model: StorePath) -> Corpus | None:
-    """The corpus that ``fit`` made next to a local model; None if there is none."""
+    """The corpus that ``fit`` made next to a local model; None if it does not exist."""
     place = beside(model, "corpus")
     return open_corpus(place) if isinstance(place, Path) and place.is_dir() else None
 

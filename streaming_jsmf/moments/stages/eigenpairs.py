@@ -113,7 +113,7 @@ class ProjectionStage(ProductStage):
 class DirectionsStage(Stage):
     """Directions W: the parts of the leading eigenvectors that are orthogonal to the basis. No scan.
 
-    There are none if the eigenpairs are accurate without them, or W cannot make them so. Like the basis, they are kept
+    W is empty if the eigenpairs are accurate without it, or if it cannot make them accurate. Like the basis, it is kept
     when documents are added.
     """
 
