@@ -22,6 +22,7 @@ from tests.campaigns.kills import (
     CASES,
     Case,
     Server,
+    Undisturbed,
     arguments,
     contents,
     difference,
@@ -51,6 +52,9 @@ FEW, MANY = 2, {"threads": 23, "processes": 10, "cluster": 10}
 
 ADVICE = "run the same command again to go on from what is committed"
 COMPLAINTS = re.compile(r"Traceback|Exception|Warning|leaked|never")
+
+#: What ``info`` says of a directory whose result is not in place yet.
+NOTHING = re.compile(r"there is no |no corpus in ")
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,16 @@ def ended(line: tuple[str, ...], served: Server, interrupt: Interrupt | None = N
     return End(code, errors.read_text(encoding="utf-8"), seconds)
 
 
+def fault_of_info(clean: Undisturbed, served: Server) -> str:
+    """Describe a fault of ``info`` for a directory that the command makes; empty if there is none."""
+    for place in {name.partition("/")[0] for name in clean.contents} - set(served.sources):
+        if (served.folder / place).is_dir():
+            code, said = served.run(("info", place)), served.log.read_text(encoding="utf-8")
+            if code and not (code == 2 and NOTHING.search(said)):
+                return f"info {place}: exit code {code}: {said[-2000:]}"
+    return ""
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with server(tmp_path_factory.mktemp("interrupts")) as running:
@@ -152,7 +166,7 @@ def test_an_interrupted_command_ends_and_is_finished_by_itself(
         locks = [path.name for path in served.folder.glob(".*.lock.json")]
         fault = end.fault(interrupt)
         if end.code:
-            fault = fault or left_after(case, clean, served)
+            fault = fault or fault_of_info(clean, served) or left_after(case, clean, served)
         else:
             fault = fault or ", ".join(difference(clean.contents, contents(served.folder)))
         print(f"{interrupt}: {end.code} after {end.seconds:.2f} s", *locks, fault)
