@@ -100,7 +100,7 @@ def open_shares(path: StorePath) -> SharesFile:
     fields = _stored(path)
     about = About.from_fields(fields, path)
     try:
-        return (_open_zarr if node_exists(path) else _open_parquet)(path, about, fields)
+        return (_open_zarr if "digests" in fields else _open_parquet)(path, about, fields)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise StoreError(f"{path}: its metadata are damaged ({error}); {AGAIN}") from error
 
@@ -130,10 +130,13 @@ def _stored(path: StorePath) -> Mapping[str, Any]:
     if is_csv(path):
         raise not_read(path)
     try:
-        if node_exists(path):
-            fields: Any = read_attributes(path, hint=AGAIN)
+        # Asked first, because a server may answer any name below a file.
+        if is_file(path):
+            fields: Any = json.loads(_text_of(path))
+        elif node_exists(path):
+            fields = read_attributes(path, hint=AGAIN)
         else:
-            fields = json.loads(_text_of(path) if is_file(path) else read_bytes(path / ABOUT_NAME))
+            fields = json.loads(read_bytes(path / ABOUT_NAME))
     except FileNotFoundError as error:
         raise not_shares(path) from error
     except ValueError as error:
@@ -242,11 +245,11 @@ def _footer_start(stream: BufferedIOBase) -> int:
     return max(0, end - length)
 
 
-def write_parquet(path: Path, shares: SharesFile, about: About, schema: Any) -> None:
+def write_parquet(path: Path, shares: SharesFile, schema: Any) -> None:
     """Write shares as a Parquet file with its own sha256. One pass."""
-    text = json.dumps(about.fields(columns=shares.columns), sort_keys=True, ensure_ascii=False)
+    text = json.dumps(shares.about.fields(columns=shares.columns), sort_keys=True, ensure_ascii=False)
     whole = schema.with_metadata({METADATA_KEY: text.encode(), HASH_KEY: _ZEROS})
-    with RowGroupWriter(path, whole, about.row_group_rows) as file:
+    with RowGroupWriter(path, whole, shares.about.row_group_rows) as file:
         for table in shares.tables(whole.names):
             file.write(table)
     own = _hash_of(_ZEROS.decode(), path).encode()
@@ -259,11 +262,14 @@ def write_parquet(path: Path, shares: SharesFile, about: About, schema: Any) -> 
 
 
 def write_directory(
-    path: StorePath, shares: SharesFile, about: About, parts: Mapping[str, tuple[int, str]]
+    path: StorePath, shares: SharesFile, names: Sequence[str], rows: Sequence[int], hashes: Sequence[str]
 ) -> None:
-    """Write the metadata of a directory of Parquet files; ``parts`` are their rows and sha256 by name."""
-    stored = {name: {"documents": rows, "sha256": sha256} for name, (rows, sha256) in parts.items()}
-    write_json(path / ABOUT_NAME, about.fields(columns=shares.columns, parts=stored))
+    """Write the metadata of a directory of Parquet files, with the name, documents and sha256 of each."""
+    parts = {
+        name: {"documents": documents, "sha256": sha256}
+        for name, documents, sha256 in zip(names, rows, hashes, strict=True)
+    }
+    write_json(path / ABOUT_NAME, shares.about.fields(columns=shares.columns, parts=parts))
 
 
 def shares_schema(about: About, id_type: Any, metadata: Sequence[Any]) -> Any:
@@ -345,14 +351,14 @@ def _arrow(values: Any) -> Any:
     return pa.array(values.astype(object) if values.dtype.kind == "T" else values)
 
 
-def write_zarr(path: StorePath, shares: SharesFile, about: About, schema: Any) -> None:
+def write_zarr(path: StorePath, shares: SharesFile, schema: Any) -> None:
     """Write shares with metadata as in ``schema`` as a Zarr group, its root last. One pass per column.
 
     Only numbers, booleans, strings and times are stored; other columns, and those whose name is no name of a file, are
     skipped with a warning.
     """
-    assert about.totals is not None, "all parts are done"
-    documents = about.totals.documents
+    about = shares.about
+    documents = about.all_totals.documents
     rows = max(1, min(CHUNK_BYTES // (4 * about.width), documents))
     digests: dict[str, ArrayDigest] = {}
     for name in shares.columns:
@@ -360,11 +366,11 @@ def write_zarr(path: StorePath, shares: SharesFile, about: About, schema: Any) -
         dtype = _dtype_of(shares, name, kind)
         if not stays_inside(name) or "/" in name or name == ROOT or len(name.encode()) > _LONGEST_NAME:
             logger.warning(
-                "%s: %r cannot be the name of an array; the column is left out of Zarr", path, name
+                "%s: %r cannot be the name of an array; the column is left out of Zarr", shares.path, name
             )
             continue
         if dtype is None:
-            logger.warning("%s: column %r is %s and is left out of Zarr", path, name, kind)
+            logger.warning("%s: column %r is %s and is left out of Zarr", shares.path, name, kind)
             continue
         panels = (_values(table.column(name), dtype) for table in shares.tables([name]))
         digests[name] = write_panels(path, name, panels, (documents,), dtype, (DOCUMENT,), rows=rows)

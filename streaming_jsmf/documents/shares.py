@@ -235,7 +235,7 @@ def write_csv(path: Path, shares: SharesFile, schema: Any, names: Sequence[str])
         if is_text(kind):
             kinds[name] = pa.string()
         elif pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-            logger.warning("%s: column %r is %s and is left out of CSV", path, name, kind)
+            logger.warning("%s: column %r is %s and is left out of CSV", shares.path, name, kind)
         else:
             kinds[name] = kind
     columns = [

@@ -35,7 +35,7 @@ from streaming_jsmf.jobs.events import Listener, combine, progress_shown, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.store import Moments
-from streaming_jsmf.storage.paths import StorePath, exists, local_path, node_exists, store_path
+from streaming_jsmf.storage.paths import StorePath, exists, node_exists, store_path
 from streaming_jsmf.storage.results import Found, Wanted
 from streaming_jsmf.topics.infer import InferPlan
 from streaming_jsmf.topics.polish import polish_model, polished_fingerprint
@@ -323,7 +323,7 @@ def _replaceable(target: StorePath, models: Iterable[StorePath], moments: StoreP
     existing = [path for path in models if node_exists(path)]
     made = {path: read_model(path, ()).provenance.get("moments") == location(moments) for path in existing}
     corpus = beside(target, "corpus")
-    if exists(str(corpus)):
+    if exists(corpus):
         made[corpus] = read_manifest(str(corpus)).settings.get("made_for") == "fit"
     for path, by_fit in made.items():
         if not by_fit:
@@ -362,7 +362,7 @@ def _corpus(source: Any, model: StorePath, request: IngestRequest | None, plan: 
     # Importing the readers takes a quarter of the start-up time, and a corpus does not need them.
     from streaming_jsmf.ingestion.ingest import ingest
 
-    target = local_path(beside(model, "corpus"), "the corpus of a source, made beside the model,")
+    target = beside(model, "corpus")
     request = replace(request or IngestRequest(), made_for="fit")
     # The ingest starts its own cluster, which needs its own report.
     execution = plan.execution.reporting_on("ingest")
