@@ -36,7 +36,14 @@ from streaming_jsmf.errors import InputError, Option, StoreError, option
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.storage.paths import AnyPath, StorePath, remove_file, require_suffix, store_path, write_bytes
+from streaming_jsmf.storage.paths import (
+    AnyPath,
+    StorePath,
+    remove_file,
+    require_suffix,
+    store_path,
+    write_bytes,
+)
 from streaming_jsmf.topics.edits import shown_topics
 from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
 from streaming_jsmf.topics.store import AnyModel, Model, beside, corpus_beside, model_path, read_model
@@ -111,7 +118,9 @@ def transform(
         raise InputError(f"{option.top} is {top}; the model has {n_topics} topics, give 1 to {n_topics}")
     reading = request_of(reading, options)
     columns = _csv_columns(model) if is_csv(target) else {}
-    with _documents(corpus, topics, read, beside(target, "corpus"), reading, execution, listener) as documents:
+    with _documents(
+        corpus, topics, read, beside(target, "corpus"), reading, execution, listener
+    ) as documents:
         request = request_of_shares(topics, documents.identity, top)
         wanted = wanted_shares(target, request, overwrite=overwrite)
         # A source is not ingested again for shares that are there.

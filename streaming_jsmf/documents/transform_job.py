@@ -1,7 +1,7 @@
 """The job of ``transform``: one task per partition computes topic shares and writes a Parquet part.
 
-The parts are then put into a directory, or merged into a file or Zarr group. The shares of a document depend only on its words,
-so partitions and workers do not affect them.
+The parts are then put into a directory, or merged into a file or Zarr group. The shares of a document depend only on
+its words, so partitions and workers do not affect them.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from streaming_jsmf.documents.shares import (
     SHARES,
     TOPICS,
     About,
+    SharesFile,
     ShareTotals,
     has_csv_shares,
     is_csv,
