@@ -52,10 +52,10 @@ from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.run import Job, map_job, run_job
-from streaming_jsmf.jobs.workspace import Workspace
+from streaming_jsmf.jobs.workspace import TaskFiles, Workspace
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.storage.lock import work_place
-from streaming_jsmf.storage.paths import StorePath, make_directory, sha256_of
+from streaming_jsmf.storage.paths import StorePath, sha256_of
 from streaming_jsmf.storage.replace import file_written, put_files, store_written
 from streaming_jsmf.storage.results import Wanted, same_contents
 from streaming_jsmf.topics.document_job import BYTES_PER_SHARE, DocumentJob, TaskInputs
@@ -146,14 +146,13 @@ def transform_documents(
         if publish is None:
             return open_shares(wanted.target).about.all_totals
         with job.running(execution, listener) as (executor, inputs):
-            make_directory(work.root / PARTS)
             parts_job = _parts_job(PartContext(inputs, about, schema), job)
             run_job(parts_job, executor)
         records = parts_job.records()
         parts = [ShareTotals(**record["totals"]) for record in records]
         totals = sum(parts, ShareTotals(tokens=left_out, unknown_tokens=left_out))
         _log_totals(totals, left_out)
-        files = [work.root / part_name(number) for number in range(len(parts))]
+        files = [work.root / PARTS / part_name(number) for number in range(len(parts))]
         made = unfinished_shares(wanted.target, replace(about, totals=totals), schema, files)
         suffix = wanted.target.suffix.lower()
         with publish(file_written if suffix in (".parquet", ".csv") else store_written) as place:
@@ -214,14 +213,10 @@ class PartContext:
     about: About
     schema: Any
 
-    def path(self, number: int) -> StorePath:
-        """The file of a part."""
-        return self.inputs.store / part_name(number)
-
 
 def part_name(number: int) -> str:
-    """Name of the file of a part, relative to the working directory."""
-    return f"{PARTS}/part-{number:05d}.parquet"
+    """Name of the file of a part."""
+    return f"part-{number:05d}.parquet"
 
 
 def _parts_job(context: PartContext, job: DocumentJob) -> Job:
@@ -233,11 +228,13 @@ def _parts_job(context: PartContext, job: DocumentJob) -> Job:
 
 def write_part(context: PartContext, part: tuple[Partition, int]) -> Record:
     """Task: compute and write the shares of a partition, whose first document has the given number."""
-    number = part[0].index
-    with file_written(context.path(number), overwrite=True) as made:
-        with RowGroupWriter(made, context.schema, context.about.row_group_rows) as file:
-            totals = _write_rows(file, context, *part)
-        return {"totals": asdict(totals), FILES: {part_name(number): sha256_of(made)}}
+    files, rows = TaskFiles(context.inputs.store, PARTS), context.about.row_group_rows
+    with (
+        files.written(part_name(part[0].index)) as made,
+        RowGroupWriter(made, context.schema, rows) as file,
+    ):
+        totals = _write_rows(file, context, *part)
+    return {"totals": asdict(totals), **files.record()}
 
 
 def _write_rows(file: RowGroupWriter, context: PartContext, partition: Partition, first: int) -> ShareTotals:
