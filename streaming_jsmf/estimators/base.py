@@ -294,7 +294,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         return done.log_likelihood / done.tokens
 
     def perplexity(self, X: Any) -> float:
-        """Return exp(-score), as ``evaluate`` gives it; lower is better. Arguments and errors are those of ``score``."""
+        """Return exp(-score), the perplexity of ``evaluate``; lower is better. Arguments and errors as ``score``."""
         return math.exp(-self.score(X))
 
     def topics(self, words: int = DEFAULT_WORDS) -> Any:
