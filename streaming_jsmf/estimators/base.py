@@ -75,8 +75,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         Path or URL of the moments store. An existing store of the same corpus and settings is used without a scan.
         ``partial_fit`` creates a new one, with its batches beside it. None stands for a temporary store.
     scratch
-        Directory for temporary files, which are removed after the fit. Workers on other machines must see it under the
-        same path. None stands for the directory of the system.
+        Path or URL of a directory for temporary files, which are removed after the fit. Workers on other machines must
+        see it. None stands for the directory of the system.
     feature_names
         Words of the columns of a matrix: a list, or an object with ``get_feature_names_out``. None stands for the
         names of the previous pipeline step or of a data frame, or x0, x1, ...
@@ -165,7 +165,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Add a batch of documents to those of earlier calls, and infer the topics of all of them.
 
-        Batches and their moments are kept on disk: in ``store`` and ``store`` + ``.rows``, or in a temporary directory
+        Batches and their moments are kept: in ``store`` and ``store`` + ``.rows``, or in a temporary directory
         that is removed with the estimator. The result is bit-identical to adding the same batches with ``scan --add``.
         It equals a fit to all rows up to rounding with ``exact``, and otherwise up to the approximation error.
 

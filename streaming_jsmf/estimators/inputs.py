@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import operator
 import os
-import shutil
+import uuid
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -35,7 +35,15 @@ from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.moments.changes import Changes
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.store import Moments
-from streaming_jsmf.storage.paths import StorePath, is_free, local_path, normalize
+from streaming_jsmf.storage.paths import (
+    StorePath,
+    exists,
+    is_free,
+    is_url,
+    make_directory,
+    remove_trees,
+    store_path,
+)
 from streaming_jsmf.storage.replace import remove_store
 
 #: Arguments of scikit-learn's matrix validation.
@@ -61,7 +69,7 @@ class DocumentInput(BaseEstimator):  # type: ignore[misc]
     feature_names: Any
     n_features_in_: int
 
-    def _corpus(self, X: Any, place: Path) -> Corpus:
+    def _corpus(self, X: Any, place: StorePath) -> Corpus:
         """Return the corpus ``X``, or one written to ``place`` from counts; set ``n_features_in_`` and the names."""
         require_documents(X)
         corpus = _corpus_at(X)
@@ -88,7 +96,7 @@ class DocumentInput(BaseEstimator):  # type: ignore[misc]
             words = getattr(self, "feature_names_in_", numbered)
         return write_corpus(blocks, [str(word) for word in words], place)
 
-    def _more(self, X: Any, place: Path, words: tuple[str, ...], first: int) -> Corpus:
+    def _more(self, X: Any, place: StorePath, words: tuple[str, ...], first: int) -> Corpus:
         """Like ``_corpus``, for further documents with the words of the fit, numbered from ``first``."""
         corpus = _corpus_at(X)
         if corpus is not None:
@@ -260,32 +268,32 @@ def seed_of(random_state: Any) -> int:
 class KeptRows:
     """Batch corpora in ``folder``, the first one at ``first`` (empty before it is written), and their moments store."""
 
-    folder: Path
+    folder: StorePath
     moments: StorePath
     first: str = ""
     batches: int = 0
     n_documents: int = 0
 
     @contextmanager
-    def place_of_next(self) -> Iterator[Path]:
+    def place_of_next(self) -> Iterator[StorePath]:
         """Yield the path of the next corpus, which is removed if the block fails.
 
         Raises InputError if earlier batches are missing or an earlier call was interrupted.
         """
-        if self.first and not self.folder.is_dir():
+        if self.first and not exists(self.folder):
             raise InputError(
                 f"{self.folder}: the rows of earlier batches are missing; start again with a new estimator, and with "
                 "store= to keep them"
             )
         path = self.folder / f"batch-{self.batches:05d}"
-        if path.exists():
+        if not is_free(path):
             raise InputError(
                 f"{self.folder}: an earlier partial_fit was interrupted; start again with a new estimator"
             )
         try:
             yield path
         except StreamingJSMFError:
-            shutil.rmtree(path, ignore_errors=True)
+            remove_trees(path)
             raise
 
     def added(self, corpus: Corpus, settings: ScanSettings, execution: Execution) -> tuple[KeptRows, Moments]:
@@ -310,22 +318,29 @@ def begin_rows(stack: ExitStack, store: str | Path | None, scratch: str | Path |
     if store is None:
         folder = stack.enter_context(temporary_directory(scratch))
         return KeptRows(folder, folder / "moments")
-    moments = local_path(normalize(store), "a moments store that rows are kept beside")
+    moments = store_path(store, "a moments store").absolute()
     folder = moments.with_name(f"{moments.name}.rows")
     taken = next((place for place in (moments, folder) if not is_free(place)), None)
     if taken is not None:
         raise InputError(
             f"{taken}: exists already; partial_fit starts with a new store, so give another path"
         )
-    folder.mkdir(parents=True)
-    stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    make_directory(folder)
+    stack.callback(remove_trees, folder)
     stack.callback(remove_store, moments, ignore_errors=True)
     return KeptRows(folder, moments)
 
 
 @contextmanager
-def temporary_directory(scratch: str | Path | None) -> Iterator[Path]:
-    """Yield a temporary directory in ``scratch``; ``InputError`` if it cannot be created."""
+def temporary_directory(scratch: str | Path | None) -> Iterator[StorePath]:
+    """Yield a temporary directory in ``scratch``, a path or URL; ``InputError`` if it cannot be created."""
+    if scratch is not None and is_url(scratch):
+        place = store_path(scratch, "a directory") / f"streaming-jsmf-{uuid.uuid4().hex}"
+        try:
+            yield place
+        finally:
+            remove_trees(place)
+        return
     try:
         directory = TemporaryDirectory(prefix="streaming-jsmf-", dir=scratch)
     except OSError as error:

@@ -35,7 +35,7 @@ from streaming_jsmf.jobs.events import Listener, combine, progress_shown, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.store import Moments
-from streaming_jsmf.storage.paths import StorePath, exists, local_path, node_exists, store_path
+from streaming_jsmf.storage.paths import StorePath, exists, node_exists, store_path
 from streaming_jsmf.storage.results import Found, Wanted
 from streaming_jsmf.topics.infer import InferPlan
 from streaming_jsmf.topics.polish import polish_model, polished_fingerprint
@@ -362,7 +362,7 @@ def _corpus(source: Any, model: StorePath, request: IngestRequest | None, plan: 
     # Importing the readers takes a quarter of the start-up time, and a corpus does not need them.
     from streaming_jsmf.ingestion.ingest import ingest
 
-    target = local_path(beside(model, "corpus"), "the corpus of a source, made beside the model,")
+    target = beside(model, "corpus")
     request = replace(request or IngestRequest(), made_for="fit")
     # The ingest starts its own cluster, which needs its own report.
     execution = plan.execution.reporting_on("ingest")
