@@ -73,9 +73,9 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         store smaller.
     store
         Path or URL of the moments store. An existing store of the same corpus and settings is used without a scan.
-        ``{corpus}`` in it stands for the fingerprint of the corpus: with ``store="scans/{corpus}"`` and ``max_topics``, a
-        grid search over ``n_topics`` scans each fold once. ``partial_fit`` creates a new one, with its batches beside
-        it. None stands for a temporary store.
+        ``{corpus}`` in it stands for the fingerprint of the corpus: with it and ``max_topics``, a grid search over
+        ``n_topics`` scans each fold once. ``partial_fit`` creates a new one, with its batches beside it. None stands
+        for a temporary store.
     scratch
         Directory for temporary files, which are removed after the fit. Workers on other machines must see it under the
         same path. None stands for the directory of the system.
