@@ -222,7 +222,7 @@ def is_file(path: AnyPath) -> bool:
     return bool(asked("isfile", path)) if local is None else is_no_directory(local)
 
 
-def file_size(path: AnyPath) -> int:
+def file_size(path: AnyPath | UPath) -> int:
     """Return the size of a file in bytes; raise ``FileNotFoundError`` if it is missing."""
     local = _on_disk(path)
     return (
