@@ -20,7 +20,8 @@ from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.documents import transform_job
 from streaming_jsmf.documents.share_files import open_shares
 from streaming_jsmf.documents.transform_job import PartContext, write_part
-from streaming_jsmf.storage.paths import store_path
+from streaming_jsmf.storage.paths import exists, store_path
+from streaming_jsmf.topics.store import read_model
 from tests.corpora import file_bytes, planted, words, write_corpus
 from tests.outcomes import invoked, printed, refused
 
@@ -259,3 +260,65 @@ def test_shares_of_the_corpus_of_a_model_are_kept_beside_it(memory: str, local: 
     pd.testing.assert_frame_equal(far.documents(topic=0), near.documents(topic=0))
     assert files.cat_file(f"{memory}/model.shares.parquet") == (local / "s.parquet").read_bytes()
     pd.testing.assert_frame_equal(far.over_time("year"), near.over_time("year"))
+
+
+def same_models(one: str | Path, other: str | Path) -> None:
+    first, second = read_model(one), read_model(other)
+    assert first.arrays.keys() == second.arrays.keys()
+    for name, values in first.arrays.items():
+        np.testing.assert_array_equal(values, second.arrays[name], err_msg=name)
+
+
+@pytest.mark.parametrize("scheme", ["memory", pytest.param("s3", marks=pytest.mark.slow)])
+def test_texts_are_fitted_to_a_url(
+    scheme: str, table: pd.DataFrame, local: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    root = request.getfixturevalue("memory" if scheme == "memory" else "bucket")
+    place = f"{root}/x-{uuid.uuid4().hex}/model"
+    far = fitted(table, place)
+    near = sj.TopicModel(local / "model")
+    same_models(place, local / "model")
+    assert (far.corpus or near).fingerprint == (near.corpus or far).fingerprint
+    pd.testing.assert_frame_equal(far.documents(topic=0), near.documents(topic=0))
+    texts = pd.DataFrame({"text": table["text"][:20]})
+    pd.testing.assert_frame_equal(far.transform(texts, text="text"), near.transform(texts, text="text"))
+    committed = read_model(place, ()).provenance["committed"]
+    fitted(table, place)
+    assert read_model(place, ()).provenance["committed"] == committed
+    table.to_csv(tmp_path / "t.csv", index=False)
+    line = ("--text", "text", "--id", "id", "--metadata", "year", "--overwrite")
+    printed("transform", place, tmp_path / "t.csv", f"{place}-s", *line)
+    printed("transform", local / "model", tmp_path / "t.csv", tmp_path / "s", *line)
+    assert open_shares(store_path(f"{place}-s")).about == open_shares(tmp_path / "s").about
+    assert not exists(f"{place}-s.corpus")
+
+
+@pytest.mark.slow
+def test_numbers_of_topics_are_compared_behind_a_url(memory: str, local: Path, tmp_path: Path) -> None:
+    for place in (memory, str(tmp_path)):
+        line = ("choose-k", local / "model.corpus", "--topics", "3,5", "--out", f"{place}/compared", "--json")
+        first = printed(*line, "--replicas", 1)
+        assert printed(*line, "--replicas", 1) == first
+    page = fsspec.filesystem("memory").cat_file(f"{memory}/compared/choose-k.html")
+    assert page == (tmp_path / "compared/choose-k.html").read_bytes()
+    for k in (3, 5):
+        same_models(f"{memory}/compared/k={k}", tmp_path / f"compared/k={k}")
+
+
+@pytest.mark.slow
+def test_estimators_keep_batches_and_scratch_behind_a_url(memory: str, tmp_path: Path) -> None:
+    counts = planted(M, N, K, length=40, seed=11).counts
+    found = []
+    for place in (memory, str(tmp_path)):
+        grown = sj.LRJSMF(K, store=f"{place}/grown", scheduler="synchronous")
+        for rows in (counts[:120], counts[120:]):
+            grown.partial_fit(rows)
+        whole = sj.LRJSMF(K, scratch=place, polish_steps=2, scheduler="synchronous").fit(counts)
+        found.append((grown.components_, whole.components_))
+        again = sj.LRJSMF(K, store=f"{place}/grown", scheduler="synchronous")
+        with pytest.raises(InputError):
+            again.partial_fit(counts)
+    for far, near in zip(*found, strict=True):
+        np.testing.assert_array_equal(far, near)
+    left = {name.split("/")[2] for name in fsspec.filesystem("memory").find(memory)}
+    assert left == {"kept", "grown", "grown.rows"}
