@@ -52,8 +52,7 @@ def describe(path: str | Path | StorePath, *, verify: bool = False) -> dict[str,
 
 
 def _describe(place: StorePath, path: str, verify: bool) -> dict[str, Any]:
-    # Corpora are ingested only on local disks.
-    if isinstance(place, Path) and (folder := Workspace(place, "ingest")).exists():
+    if (folder := Workspace(place, "ingest")).exists():
         return {"kind": folder.kind, "complete": False, "steps_done": folder.steps_done}
     if is_shares(place):
         return _describe_shares(open_shares(place), verify)
