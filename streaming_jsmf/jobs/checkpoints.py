@@ -251,7 +251,9 @@ class Checkpoints:
 
     def drop_damaged_files(self) -> None:
         """Remove parts whose record or ``FILES`` are damaged. Reads each file once."""
-        damaged = [key for key in sorted(self.parts()) if not self._has_intact_files(key)]
+        keys = sorted(self.parts())
+        intact = in_threads(self._has_intact_files, keys)
+        damaged = [key for key, whole in zip(keys, intact, strict=True) if not whole]
         for key in damaged:
             self.drop("part", key)
         if damaged:

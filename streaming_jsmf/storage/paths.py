@@ -113,15 +113,6 @@ def require_suffix(path: StorePath, what: str, known: Sequence[str]) -> None:
         )
 
 
-def local_path(path: AnyPath | UPath, what: str) -> Path:
-    """As ``store_path``, but raise ``InputError`` for a URL."""
-    if is_url(path):
-        raise InputError(f"{path}: {what} must be a local directory; give a path without a scheme")
-    local = store_path(path, what)
-    assert isinstance(local, Path), "no URL"
-    return local
-
-
 def _text_of(path: AnyPath | UPath, what: str) -> str:
     if isinstance(path, UPath):
         return str(path)
