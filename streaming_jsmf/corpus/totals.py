@@ -101,7 +101,12 @@ class Sums:
 def sum_files(
     work: Workspace, executor: Executor, step: str, files: Sequence[str], key: str, number: int
 ) -> list[StorePath]:
-    """Sum the counts of words in files of the workspace by ``key``, "word" or "id"; return a sorted table per range."""
+    """Sum the counts of words in files of the workspace by ``key``, "word" or "id"; return a sorted table per range.
+
+    The few files of a single range are returned as they are, sorted, too; ``merged`` and ``totals_of`` sum them.
+    """
+    if number == 1:
+        return [work.root / name for name in files]
     list_files(work.root, step, files)
     sums = Sums(work.root, step, key, number)
     run_job(map_job(sum_range, sums, [1] * number, work.checkpoints(step), "ranges"), executor)
@@ -123,7 +128,7 @@ def _directory(step: str, number: int) -> str:
 
 
 def merged(tables: Sequence[StorePath]) -> Iterator[WordCounts]:
-    """Yield counts of words from sorted tables with distinct words, in their order and about ``MERGE_ROWS`` at a time.
+    """Yield sums of the counts of words in sorted tables, in their order and about ``MERGE_ROWS`` at a time.
 
     Each result is complete up to the smallest last word of the batches in memory.
     """
@@ -139,9 +144,9 @@ def merged(tables: Sequence[StorePath]) -> Iterator[WordCounts]:
         last = min(held[i].column("word")[-1].as_py() for i in present)
         taken = []
         for i in present:
-            taken.append(held[i].filter(pc.field("word") <= last))
+            taken.append(held[i].select(["word", *COUNTS]).filter(pc.field("word") <= last))
             held[i] = held[i].slice(taken[-1].num_rows)
-        table = pa.concat_tables(taken).sort_by("word")
+        table = summed(pa.concat_tables(taken), "word")
         counts = (np.asarray(table.column(name)) for name in COUNTS)
         yield WordCounts(table.column("word").combine_chunks(), *counts)
 

@@ -78,8 +78,9 @@ def ingest(
     otherwise. Words are chosen by their counts over all good documents; the vocabulary has the counts over the kept
     documents. In the table and the manifest, read = kept + dropped in each step, in documents and in tokens.
 
-    Memory: for each worker, one batch and the words and keys of a piece (``tokens_per_shard`` tokens); in the parent,
-    the kept words, and arrays of length N if the source has a fixed vocabulary.
+    Memory: for each worker, one batch and the words and keys of a piece (``tokens_per_shard`` tokens), or of a range of
+    all words and keys; in the parent, the kept words, ``MERGE_ROWS`` other ones, and arrays of length N if the source
+    has a fixed vocabulary. Repeated ids and documents are found and left out by the workers.
 
     Parameters
     ----------
@@ -87,9 +88,9 @@ def ingest(
         A path, URL or spec (``.toml``), as for ``streaming-jsmf ingest``; a table with a text column (pandas, polars or
         Dask ``DataFrame``, Arrow table, or any object that exports Arrow streams); texts (list, generator, series); or
         rows as mappings (list, generator, Hugging Face data set). Data in memory are first written to a temporary file,
-        one batch at a time; other columns are kept as metadata.
+        one batch at a time, next to the corpus for a running scheduler; other columns are kept as metadata.
     corpus
-        Local path of the corpus. One made with other settings or of other files is only replaced with ``overwrite``.
+        Path or URL of the corpus. One made with other settings or of other files is only replaced with ``overwrite``.
     request
         Settings, such as ``IngestRequest(read={"text": "body"})``. Its fields, those of its ``curation`` and of
         ``Execution`` are also keyword arguments, such as ``min_df=5``.
@@ -118,7 +119,7 @@ def ingest(
     request = request_of(request, options) or IngestRequest()
     execution = settings_of("execution", Execution, execution, options)
     target = corpus_target(corpus)
-    with located(source) as location:
+    with located(source, target if execution.elsewhere else None) as location:
         _require_outside(target, location.path if request.files is None else request.files)
         planned, origin = plan_ingest(location, target, request, progress=progress)
         resumable = location.sha256 is None

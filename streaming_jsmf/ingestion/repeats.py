@@ -205,6 +205,8 @@ def _left_out(
 
 def _repeats(ingest: Ingest, executor: Executor, step: str) -> list[Record]:
     task = repeated_ids if step == _IDS else repeated_contents
+    if ingest.ranges == 1:  # a job would take longer
+        return [task(ingest, 0)]
     return ingest.run(executor, step, task, range(ingest.ranges), "ranges")
 
 

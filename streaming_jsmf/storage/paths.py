@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
-from io import BufferedIOBase
+from io import BufferedIOBase, BufferedReader
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -164,7 +164,8 @@ def open_file(path: AnyPath | UPath, **options: Any) -> Iterator[BufferedIOBase]
     else:
         fs, inner = file_system(path)
         with fs.open(inner, "rb", **options) as stream:
-            yield stream
+            # Files of fsspec lack methods, such as a ``readline`` that takes a size.
+            yield stream if isinstance(stream, BufferedIOBase) else BufferedReader(stream)
 
 
 def read_bytes(path: AnyPath | UPath) -> bytes:
