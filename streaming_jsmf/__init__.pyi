@@ -349,7 +349,7 @@ def infer(
 ) -> Model: ...
 def ingest(
     source: Any,
-    corpus: str | Path,
+    corpus: AnyPath | StorePath,
     request: IngestRequest | None = ...,
     execution: Execution | None = ...,
     listener: Listener = ...,

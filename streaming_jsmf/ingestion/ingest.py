@@ -44,7 +44,7 @@ from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.workspace import Publish
 from streaming_jsmf.process_limits import PROCESS_BYTES
-from streaming_jsmf.storage.paths import StorePath, is_url, normalize
+from streaming_jsmf.storage.paths import AnyPath, StorePath, is_url, normalize
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ FEW_DOCUMENTS, LONG_DOCUMENT = 50, 2000
 @takes(*INGEST_SETTINGS, Execution)
 def ingest(
     source: Any,
-    corpus: str | Path,
+    corpus: AnyPath | StorePath,
     request: IngestRequest | None = None,
     execution: Execution | None = None,
     listener: Listener = silent,
