@@ -337,6 +337,22 @@ def test_adding_reads_only_new_documents_and_keeps_the_basis(
     assert yy_error(half(moments, K), exact_half(COUNTS)) < 0.01
 
 
+@pytest.mark.parametrize("small_error", [0.001, 1.0], ids=["directions", "no directions"])
+def test_a_store_that_holds_more_documents_than_are_fitted_grows(
+    small_error: float, halves: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampled, "FITTED_DOCUMENTS", 300)
+    monkeypatch.setattr(eigenpairs, "SMALL_ERROR", small_error)
+    for module in (sampled, eigenpairs):
+        monkeypatch.setattr(module, "DENSE_WORDS", 10)
+    scanned(halves / "a", tmp_path / "m", replace(SAMPLED, sample_share=1.0))
+    grown = changed(halves / "a", tmp_path / "m", add=[halves / "b"])
+    assert (grown.read("directions").shape[1] > 0) is (small_error < 1)
+    assert yy_error(half(grown, K), exact_half(COUNTS)) < min(
+        0.01, grown.scalars("eigenpairs")["estimated_error"]
+    )
+
+
 @pytest.mark.parametrize("change", ["rebase", "add", "merge", "third moment"])
 def test_a_change_of_a_damaged_store_repairs_it(change: str, halves: Path, tmp_path: Path) -> None:
     store, whole = (shutil.copytree(halves / "of-a", tmp_path / name) for name in ("m", "whole"))

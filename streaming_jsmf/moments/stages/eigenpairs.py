@@ -18,7 +18,7 @@ from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import option
 from streaming_jsmf.jobs.checkpoints import PartialResult, added_in_place
 from streaming_jsmf.linalg.csr import apply_gram
-from streaming_jsmf.linalg.eigen import GUARD_VECTORS, block_width
+from streaming_jsmf.linalg.eigen import DENSE_WORDS, GUARD_VECTORS, block_width
 from streaming_jsmf.linalg.panels import each, on_each, panels
 from streaming_jsmf.linalg.sampled import (
     OUTSIDE_STEPS,
@@ -224,15 +224,17 @@ def _corrected(
 ) -> tuple[CorrectedPairs, SampleCertificate]:
     """Eigenpairs from the fitted documents and C times the named bases, and their error estimate.
 
-    Before there are directions, all documents are fitted if the store holds all of the corpus, unless the basis is that
-    of an earlier state: a tenth more documents change little. Stages that ask for the same bases, without a scan in
-    between, share one computation.
+    Without directions, all documents are fitted if the store holds all of the corpus, unless the basis is that of an
+    earlier state, for which there were no directions because little is outside its span. Stages that ask for the same
+    bases, without a scan in between, share one computation.
     """
     share, most = store.sample_share, store.settings.max_topics
 
     def compute() -> tuple[CorrectedPairs, SampleCertificate]:
         diagonal = store.read("diagonal")
-        exact = share == 1 and len(bases) == 1 and store.manifest.base is None
+        # A dense eigensolver has found everything, so nothing is known about what is outside the basis.
+        few = store.manifest.base is not None and store.n_words > DENSE_WORDS
+        exact = share == 1 and len(bases) == 1 and not few
         parts = SampleParts.whole(read_sample(store)) if exact else read_fitted(store)
         basis, product = (_joined([*each(store.read, names)]) for names in (bases, products))
         with span("basis"):
