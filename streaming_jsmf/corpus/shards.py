@@ -34,10 +34,7 @@ from streaming_jsmf.storage.tables import write_ranges
 TOKENS_PER_SHARD = 20_000_000
 
 #: Layout of a workspace, one of its arguments: unfinished work with another layout is refused.
-LAYOUT = {"workspace": 6}
-
-#: Part of requests since earlier layouts; the same command recognizes corpora that exist.
-REQUEST_LAYOUT = {"layout": 5}
+LAYOUT = {"layout": 6}
 
 _COUNTS = "counts.arrow"
 

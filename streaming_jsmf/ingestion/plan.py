@@ -25,7 +25,7 @@ from streaming_jsmf.config import (
 from streaming_jsmf.corpus.footer import is_list, open_parquet
 from streaming_jsmf.corpus.format import open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, PHRASES, Json
-from streaming_jsmf.corpus.shards import LAYOUT, REQUEST_LAYOUT, TOKENS_PER_SHARD
+from streaming_jsmf.corpus.shards import LAYOUT, TOKENS_PER_SHARD
 from streaming_jsmf.corpus.totals import number_of_ranges
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.corpus.write import Origin
@@ -289,7 +289,6 @@ def _identity(ingest: Ingest, source: Location, spec: str | None) -> dict[str, A
         return hashlib.sha256(plain.encode()).hexdigest()
 
     return {
-        **REQUEST_LAYOUT,
         **ingest.source.settings(),
         "source": digest_of(repr(ingest.source)),
         "units": digest_of(json.dumps([asdict(unit) for unit in ingest.units])),

@@ -63,12 +63,6 @@ class Workspace:
         return cls(work_place(target), *fields)
 
     @property
-    def directory(self) -> Path:
-        """Root of a local workspace, in which tasks write files."""
-        assert isinstance(self.root, Path), "a local workspace"
-        return self.root
-
-    @property
     def target(self) -> StorePath:
         """Path or URL of the result."""
         return self.root.with_name(self.root.name.removesuffix(".partial"))

@@ -29,7 +29,6 @@ from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.records import Documents
 from streaming_jsmf.corpus.shards import (
     LAYOUT,
-    REQUEST_LAYOUT,
     TOKENS_PER_SHARD,
     ShardLimits,
     ShardWriter,
@@ -186,7 +185,6 @@ class Simulation:
             **self.settings.fields(),
             "alpha": alpha if isinstance(alpha, float) else [*alpha],
             "documents_per_shard": self.documents_per_shard,
-            **REQUEST_LAYOUT,
             "algorithm": ALGORITHM_VERSION,
             "numpy": np.__version__,
         }

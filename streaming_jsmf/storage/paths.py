@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
-from io import BufferedIOBase, BufferedReader
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -164,8 +164,7 @@ def open_file(path: AnyPath | UPath, **options: Any) -> Iterator[BufferedIOBase]
     else:
         fs, inner = file_system(path)
         with fs.open(inner, "rb", **options) as stream:
-            # Files of fsspec lack methods, such as a ``readline`` that takes a size.
-            yield stream if isinstance(stream, BufferedIOBase) else BufferedReader(stream)
+            yield stream
 
 
 def read_bytes(path: AnyPath | UPath) -> bytes:
@@ -315,14 +314,15 @@ def is_free(path: StorePath) -> bool:
     if isinstance(path, Path):
         return not path.exists()
     with reaching(path):
-        return not path.exists() or is_unfinished(path)
-
-
-def is_unfinished(path: UPath) -> bool:
-    """Whether an object store has an unfinished or incompletely deleted result of ours at ``path``."""
+        if not path.exists():
+            return True
+    if any(file_exists(path / name) for name in LAST_FILES):
+        return False
     with reaching(path):
-        marked = (path / MARK).exists()  # not ``file_exists``: S3 has no ranges of an empty object
-    return marked and not any(file_exists(path / name) for name in LAST_FILES)
+        # Not ``file_exists``: S3 has no ranges of an empty object.
+        marked = (path / MARK).exists()
+    # Some file systems behind URLs keep directories whose files are removed.
+    return marked or not objects_below(path)
 
 
 def make_directory(path: StorePath) -> None:

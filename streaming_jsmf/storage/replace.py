@@ -28,7 +28,7 @@ from streaming_jsmf.storage.paths import (
     StorePath,
     file_exists,
     fsync_directory,
-    is_unfinished,
+    is_free,
     remove_file,
     remove_trees,
     write_bytes,
@@ -180,7 +180,7 @@ def store_written(target: StorePath, *, overwrite: bool = False) -> Iterator[Sto
     with reaching(target):
         exists = target.exists()
     if exists:
-        if not overwrite and not is_unfinished(target):
+        if not overwrite and not is_free(target):
             raise _made_meanwhile(target)
         _remove_object_store(target)
     try:
