@@ -5,7 +5,7 @@
 Errors are L1 distances (at most 2) between matched topics; times are CPU seconds of one thread, from the corpus to the
 topics. STOD and TOD get the true sum of the prior, as in the paper, in three versions: *as printed* (*N = n = 10*: with
 ten instead of 30 restarts and iterations); with *negatives cut*, the negative entries of the printed topics set to 0;
-and ours, *STOD* and *TOD, noise removed*, with the last step of `infer`, noise removal and mixing (*noise subtracted* is
+and ours, *STOD* and *TOD, noise removed*, with the last step of `infer`, noise removal and mixing (*noise subtracted*:
 its first half, after the printed STOD). *STOD, alpha0 found* uses the defaults of `infer`, and *STOD polished* adds the
 steps over the documents. Gibbs sampling starts from the true hyperparameters. TOD's topics come from its tensor formed
 at once, and its time is extrapolated from one pass; up to --tod-passes documents it runs its passes.
