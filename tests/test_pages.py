@@ -41,7 +41,9 @@ def curves(rows: Rows) -> str:
 #: How the tables of each result are made of its rows.
 MAKERS: dict[str, Callable[[Rows], str]] = {
     **dict.fromkeys(("fig3_nips", "fig3_more", "checked_rows", "palm", "items", "enn_authors"), compared),
-    **dict.fromkeys(("stod_fig1", "stod_fig1_words", "stod_fig1_topics", "stod_fig1_large"), curves),
+    **dict.fromkeys(
+        ("stod_fig1", "stod_fig1_words", "stod_fig1_topics", "stod_fig1_large", "stod_fig1_restarts"), curves
+    ),
     **dict.fromkeys(("stod_tables", "stod_tables_un"), stod_tables.tables),
     **dict.fromkeys(("softclique", "softclique_lda"), softclique.coherence_table),
     **dict.fromkeys(("table1", "items_topics"), lr_jsmf_table1.table),
