@@ -83,7 +83,7 @@ At 3,000 words M2 has .072 GB and takes {seconds} s, {times} times as long. <!--
 
 | item | paper | record |
 |---|---|---|
-| seconds: {paper} as in the paper | 2.5 | [convergence](results/convergence/convergence.md) |
+| seconds: {paper} as in the paper | 2.5 | `results/convergence` |
 """
 
 
