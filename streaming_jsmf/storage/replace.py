@@ -122,7 +122,7 @@ def require_replaceable(target: StorePath) -> None:
 
 def _require_own_objects(target: UPath) -> None:
     root = target.path.rstrip("/") + "/"
-    names = [name.removeprefix(root) for name in objects_below(target)]
+    names = [name.removeprefix(root) for name in objects_below(target) if name.startswith(root)]
     nodes = {name.removesuffix(ROOT) for name in names if f"/{name}".endswith(f"/{ROOT}")}
     for name in names:
         node, _, _ = f"/{name}/".partition("/c/")  # chunks
