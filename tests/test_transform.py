@@ -244,7 +244,7 @@ def test_same_bytes_after_a_kill(
         number = part[0].index
         if len(done) == 2:
             # As a kill leaves it: a part without record.
-            (workspace.directory / "parts" / f"part-{number:05d}.parquet").write_bytes(b"PAR1 half")
+            (workspace.root / "parts" / f"part-{number:05d}.parquet").write_bytes(b"PAR1 half")
             raise KeyboardInterrupt
         done.append(number)
         return write_part(context, part)
@@ -257,7 +257,7 @@ def test_same_bytes_after_a_kill(
     with pytest.raises(SettingsMismatchError, match="top"):
         made_by(model, corpus, out, top=1)
     damaged, whole = done
-    (workspace.directory / "parts" / f"part-{damaged:05d}.parquet").write_bytes(b"a crash of the machine")
+    (workspace.root / "parts" / f"part-{damaged:05d}.parquet").write_bytes(b"a crash of the machine")
     done.clear()
     monkeypatch.setattr(
         transform_job, "write_part", lambda c, part: (done.append(part[0].index), write_part(c, part))[1]
@@ -266,7 +266,7 @@ def test_same_bytes_after_a_kill(
     assert damaged in done
     assert whole not in done
     assert files(out) == files(tmp_path / "whole" / name)
-    assert not workspace.directory.exists()
+    assert not workspace.root.exists()
 
 
 @pytest.mark.usefixtures("small_tasks")
