@@ -40,7 +40,10 @@ def curves(rows: Rows) -> str:
 
 #: How the tables of each result are made of its rows.
 MAKERS: dict[str, Callable[[Rows], str]] = {
-    **dict.fromkeys(("fig3_nips", "fig3_more", "checked_rows", "palm", "items", "enn_authors"), compared),
+    **dict.fromkeys(
+        ("fig3_nips", "fig3_more", "checked_rows", "palm", "items", "enn_authors", "guards", "no_guards"),
+        compared,
+    ),
     **dict.fromkeys(
         ("stod_fig1", "stod_fig1_words", "stod_fig1_topics", "stod_fig1_large", "stod_fig1_restarts"), curves
     ),
