@@ -27,7 +27,8 @@ Rows = list[dict[str, Any]]
 
 def compared(rows: Rows) -> str:
     metrics = lr_jsmf_fig3.DRAWN
-    return f"{experiment.table(rows, metrics)}\n\n{experiment.summary(rows, metrics, 'AP')}"
+    first = rows[0]["method"]
+    return f"{experiment.table(rows, metrics)}\n\n{experiment.summary(rows, metrics, first)}"
 
 
 def curves(rows: Rows) -> str:
