@@ -29,7 +29,8 @@ _NAMES = {
     "jobs.execution": "Execution",
     "moments.store": "open_moments",
     "moments.scan": "scan",
-    "reporting.plots": "plot_correlations plot_map plot_over_time plot_topics",
+    "reporting.document_map": "document_map",
+    "reporting.plots": "plot_correlations plot_documents plot_map plot_over_time plot_topics",
     "reporting.report": "report show view",
     "topics.infer": "infer",
     "topics.polish": "polish",
@@ -71,7 +72,9 @@ if TYPE_CHECKING:
     from streaming_jsmf.jobs.execution import Execution as Execution
     from streaming_jsmf.moments.scan import scan as scan
     from streaming_jsmf.moments.store import open_moments as open_moments
+    from streaming_jsmf.reporting.document_map import document_map as document_map
     from streaming_jsmf.reporting.plots import plot_correlations as plot_correlations
+    from streaming_jsmf.reporting.plots import plot_documents as plot_documents
     from streaming_jsmf.reporting.plots import plot_map as plot_map
     from streaming_jsmf.reporting.plots import plot_over_time as plot_over_time
     from streaming_jsmf.reporting.plots import plot_topics as plot_topics
