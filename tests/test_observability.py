@@ -300,7 +300,17 @@ def test_standard_error_has_json_alone(corpus: Path, tmp_path: Path) -> None:
 def test_the_log_of_an_ingest_and_of_a_simulation(tmp_path: Path) -> None:
     texts = {number: f"river stone garden window {'word' * (number % 3 + 1)} forest" for number in range(40)}
     source, log = write_texts(tmp_path / "in.jsonl", texts), tmp_path / "log.jsonl"
-    options = ("--verbose", "--preset", "papers", "--scheduler", "threads", "--workers", "1", "--log-json", log)
+    options = (
+        "--verbose",
+        "--preset",
+        "papers",
+        "--scheduler",
+        "threads",
+        "--workers",
+        "1",
+        "--log-json",
+        log,
+    )
     said = invoked("ingest", source, tmp_path / "c", *options).err
     assert re.search(r"^read: part 0 committed \(1 of 1, \S+ bytes/s, 00:00 left, peak .*\)$", said, re.M)
     assert "partition" not in said

@@ -1,6 +1,6 @@
 """Topic shares of documents, written by ``transform`` and read by ``queries``.
 
-Tables have the documents in corpus order, with ``document_id``, the metadata columns, and ``topic_shares:
+Tables have the documents in corpus order, with ``document_id``, the metadata columns, ``known_tokens``, and ``topic_shares:
 list<float32>``, all K of them. If only the n largest shares were kept, they are in descending order, with
 ``topics: list<int32>``. CSV, with a column for each topic, is for other programs and is not read again.
 """
@@ -25,12 +25,16 @@ from streaming_jsmf.corpus.records import free_name
 from streaming_jsmf.display import escaped_cell
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.fingerprint import sealed, unsealed
+from streaming_jsmf.storage.paths import StorePath
 
 logger = logging.getLogger(__name__)
 
 KIND, FORMAT_VERSION = "streaming_jsmf.shares", 3
 
 DOCUMENT_ID, SHARES, TOPICS = "document_id", "topic_shares", "topics"
+
+#: Column of the number of tokens of a document whose words are in the model.
+KNOWN_TOKENS = "known_tokens"
 
 #: Target number of shares and maximum number of rows of a row group.
 ROW_GROUP_SHARES, ROW_GROUP_ROWS = 2**20, 2**16
@@ -194,7 +198,7 @@ def with_result(table: Any, name: str, values: Any) -> Any:
     return table.append_column(name, values)
 
 
-def is_csv(path: Path) -> bool:
+def is_csv(path: StorePath) -> bool:
     """Whether shares at ``path`` are or will be a CSV file."""
     return path.suffix.lower() == ".csv"
 

@@ -7,7 +7,6 @@ so partitions and workers do not affect them.
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
@@ -35,6 +34,7 @@ from streaming_jsmf.documents.share_files import (
 )
 from streaming_jsmf.documents.shares import (
     DOCUMENT_ID,
+    KNOWN_TOKENS,
     SHARES,
     TOPICS,
     About,
@@ -55,7 +55,8 @@ from streaming_jsmf.jobs.run import Job, map_job, run_job
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.storage.lock import work_place
-from streaming_jsmf.storage.paths import sha256_of
+from streaming_jsmf.storage.paths import StorePath, make_directory, sha256_of
+from streaming_jsmf.storage.replace import file_written, put_files, store_written
 from streaming_jsmf.storage.results import Wanted, same_contents
 from streaming_jsmf.topics.document_job import BYTES_PER_SHARE, DocumentJob, TaskInputs
 from streaming_jsmf.topics.parameters import TopicParameters
@@ -63,13 +64,13 @@ from streaming_jsmf.topics.parameters import TopicParameters
 logger = logging.getLogger(__name__)
 
 #: Incremented when the same request produces different bits.
-ALGORITHM_VERSION = 2
+ALGORITHM_VERSION = 3
 
 #: Nonzeros per partition, a few seconds of work. Does not affect the shares.
 PARTITION_NONZEROS = 4_000_000
 
-#: Entries of the working directory: the parts, and the result made of them.
-PARTS, RESULT = "parts", "made"
+#: Directory of the parts in the workspace.
+PARTS = "parts"
 
 
 def request_of_shares(topics: TopicParameters, documents: str, top: int | None) -> dict[str, Any]:
@@ -141,11 +142,11 @@ def transform_documents(
     and ``columns`` maps the name of each column of a CSV file to the topics whose shares it adds.
     """
     schema, work = _schema_of(job.corpus, about), job.work
-    with work.acquire(wanted, job.arrays) as commit:
-        if commit is None:
-            return open_shares(work.target).about.all_totals
+    with work.acquire(wanted, job.arrays) as publish:
+        if publish is None:
+            return open_shares(Path(str(work.target))).about.all_totals
         with job.running(execution, listener) as (executor, inputs):
-            (work.directory / PARTS).mkdir(exist_ok=True)
+            make_directory(work.root / PARTS)
             parts_job = _parts_job(PartContext(inputs, about, schema), job)
             run_job(parts_job, executor)
         records = parts_job.records()
@@ -153,14 +154,15 @@ def transform_documents(
         totals = sum(parts, ShareTotals(tokens=left_out, unknown_tokens=left_out))
         _log_totals(totals, left_out)
         hashes = {name: sha256 for record in records for name, sha256 in record[FILES].items()}
-        result = _assemble(work, replace(about, totals=totals), schema, parts, hashes, columns)
-        if is_csv(work.target):
-            try:
-                same_contents(work.target, sha256_of(result), lambda: None, overwrite=wanted.overwrite).find()
-            except InputError:
-                work.remove()
-                raise
-        commit(result)
+        with publish(store_written if _is_directory(work.target) else file_written) as place:
+            _assemble(place, work, replace(about, totals=totals), schema, parts, hashes, columns)
+            if is_csv(work.target):
+                try:
+                    sha256 = sha256_of(place)
+                    same_contents(work.target, sha256, lambda: None, overwrite=wanted.overwrite).find()
+                except InputError:
+                    work.remove()
+                    raise
     return totals
 
 
@@ -170,7 +172,7 @@ def _schema_of(corpus: Corpus, about: About) -> Any:
     with open_parquet(path, path) as file:
         schema = file.schema_arrow
     names, ids = _metadata_columns(schema), id_column(schema.names)
-    taken = {DOCUMENT_ID, TOPICS, SHARES, TOPIC} & set(names)
+    taken = {DOCUMENT_ID, KNOWN_TOKENS, TOPICS, SHARES, TOPIC} & set(names)
     if taken:
         raise InputError(
             f"{path}: the metadata column {min(taken)!r} has the name of a result; rename it, or ingest the corpus "
@@ -178,6 +180,7 @@ def _schema_of(corpus: Corpus, about: About) -> Any:
         )
     text = ids is not None and not pa.types.is_integer(schema.field(ids).type)
     fields = [schema.field(name).with_type(without_views(schema.field(name).type)) for name in names]
+    fields.append(pa.field(KNOWN_TOKENS, pa.float32()))
     return shares_schema(about, pa.string() if text else pa.int64(), fields)
 
 
@@ -213,7 +216,8 @@ def write_part(context: PartContext, part: tuple[Partition, int]) -> Record:
     word_topic, prior = inputs.read("word_topic"), inputs.read("prior")
     with RowGroupWriter(path, context.schema, about.row_group_rows) as file:
         for unit, known, tokens in inputs.blocks(partition):
-            metadata = _metadata(unit, first, context.schema)
+            of_documents = pa.array(known.sum(axis=1), pa.float32())
+            metadata = _metadata(unit, first, context.schema).append_column(KNOWN_TOKENS, of_documents)
             for rows in panels(known.shape[0], about.row_group_rows):
                 found = document_topics(known[rows], word_topic, prior, threads=inputs.threads)
                 totals += ShareTotals(unconverged=found.unconverged)
@@ -244,7 +248,7 @@ def _metadata(unit: WorkUnit, first: int, schema: Any) -> Any:
         read = [*([id_name] if id_name else []), *names]
         table = file.read_row_group(unit.row_group, columns=read, use_threads=False)
     found = {name: without_views(table.schema.field(name).type) for name in names}
-    wanted = [name for name in schema.names if name not in (DOCUMENT_ID, TOPICS, SHARES)]
+    wanted = [name for name in schema.names if name not in (DOCUMENT_ID, KNOWN_TOKENS, TOPICS, SHARES)]
     if found != {name: schema.field(name).type for name in wanted}:
         raise InputError(
             f"{unit.path} has the metadata columns {', '.join(found) or '(none)'}, not those of the first shard "
@@ -275,8 +279,8 @@ def _log_totals(totals: ShareTotals, left_out: float) -> None:
             100 * (totals.unknown_tokens - left_out) / (totals.tokens - left_out),
         )
     if totals.without_known_words:
-        logger.info(
-            "transform: %s of %s documents have no word of the model; their shares are those of the prior",
+        logger.warning(
+            "%s of %s documents have no word of the model; their shares are those of an average document",
             f"{totals.without_known_words:,}",
             f"{totals.documents:,}",
         )
@@ -288,33 +292,35 @@ def _log_totals(totals: ShareTotals, left_out: float) -> None:
         )
 
 
+def _is_directory(target: StorePath) -> bool:
+    return not is_csv(target) and target.suffix.lower() != ".parquet"
+
+
 def _assemble(
+    place: Path,
     work: Workspace,
     about: About,
     schema: Any,
     totals: Sequence[ShareTotals],
     hashes: Mapping[str, str],
     columns: Mapping[str, Sequence[int]],
-) -> Path:
-    """Write the result to the working directory in the format given by the suffix of the target."""
-    directory, names = work.directory / PARTS, [part_name(number) for number in range(len(totals))]
+) -> None:
+    """Write the result at ``place`` in the format given by the suffix of the target."""
+    names = [part_name(number) for number in range(len(totals))]
     files = [work.directory / name for name in names]
-    parts = unfinished_shares(directory, about, schema, files)
+    parts = unfinished_shares(work.directory / PARTS, about, schema, files)
     suffix = work.target.suffix.lower()
-    result = work.directory / f"{RESULT}{suffix}"
     if is_csv(work.target):
         shown = columns or {str(topic): [topic] for topic in range(about.n_topics)}
-        write_csv(result, parts.merged([*shown.values()]), schema, [*shown])
-        return result
-    if suffix == ".parquet":
-        write_parquet(result, parts, about, schema)
-        return result
-    if suffix == ".zarr":
-        shutil.rmtree(result, ignore_errors=True)
-        write_zarr(result, parts, about, schema)
-        return result
-    known = {
-        Path(name).name: (part.documents, hashes[name]) for name, part in zip(names, totals, strict=True)
-    }
-    write_directory(directory, parts, about, known)
-    return directory
+        write_csv(place, parts.merged([*shown.values()]), schema, [*shown])
+    elif suffix == ".parquet":
+        write_parquet(place, parts, about, schema)
+    elif suffix == ".zarr":
+        write_zarr(place, parts, about, schema)
+    else:
+        put_files([(file, place / file.name) for file in files])
+        known = {
+            file.name: (part.documents, hashes[name])
+            for file, name, part in zip(files, names, totals, strict=True)
+        }
+        write_directory(place, parts, about, known)

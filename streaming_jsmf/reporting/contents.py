@@ -14,7 +14,7 @@ from streaming_jsmf.display import flattened
 from streaming_jsmf.documents.groups import TIMES, Groups, by_group, excerpt_text, has_groups, short_text
 from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.documents.queries import largest, least_explained
-from streaming_jsmf.documents.shares import SharesFile
+from streaming_jsmf.documents.shares import KNOWN_TOKENS, SharesFile
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.evaluation.counts import StoredCounts, read_training_counts, training_fingerprint
 from streaming_jsmf.evaluation.metrics import Row, rows_of
@@ -193,6 +193,7 @@ def outliers_of(shares: ModelShares, corpus: Any) -> DocumentLists:
 
 def document_lists(tables: Sequence[pa.Table]) -> DocumentLists:
     """Rows of tables that have the id of a document, its value, and metadata columns."""
+    tables = [table.select([name for name in table.column_names if name != KNOWN_TOKENS]) for table in tables]
     columns = tuple(tables[0].column_names[2:])
     texts = [excerpt_text if column == EXCERPT else short_text for column in columns]
     lists = [

@@ -11,7 +11,14 @@ import numpy as np
 
 from streaming_jsmf.documents.model_shares import AnyShares, ModelShares
 from streaming_jsmf.documents.queries import Least
-from streaming_jsmf.documents.shares import DOCUMENT_ID, SHARES, SharesFile, to_lists, with_result
+from streaming_jsmf.documents.shares import (
+    DOCUMENT_ID,
+    KNOWN_TOKENS,
+    SHARES,
+    SharesFile,
+    to_lists,
+    with_result,
+)
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.linalg.typing import Floats, Integers
@@ -54,12 +61,15 @@ class DocumentMap:
 
 
 def map_documents(shares: SharesFile, number: int = SAMPLED, seed: int = 0) -> DocumentMap:
-    """Draw ``number`` documents, or all if there are fewer, and place them by their shares. One pass."""
+    """Draw ``number`` documents and place them by their shares; those without known words come last. One pass."""
     if number < 1:
         raise InputError(f"{option.number} is {number}; give at least 1")
     generator, drawn = np.random.default_rng(seed), Least(number)
     for theta, table in shares.dense(shares.columns):
-        drawn.add(generator.random(len(theta)), table.append_column(SHARES, to_lists(theta)))
+        order = generator.random(len(theta))
+        if KNOWN_TOKENS in table.column_names:
+            order += np.asarray(table.column(KNOWN_TOKENS)) == 0
+        drawn.add(order, table.append_column(SHARES, to_lists(theta)))
     table = drawn.result(SHARES)
     theta = np.stack(table.column(SHARES).to_numpy())
     share = theta.max(axis=1)
