@@ -136,15 +136,15 @@ class CorpusWriter:
 
 
 def finish_directory(
-    directory: Path, shards: Sequence[ShardEntry], counts: WordCounts, origin: Origin
+    directory: Path, shards: Sequence[ShardEntry], counts: WordCounts, origin: Origin, forms: Any = None
 ) -> None:
     """Write the vocabulary, then the manifest, of a directory with shards in ``documents/``.
 
-    Shards are named relative to ``documents/``.
+    Shards are named relative to ``documents/``. ``forms`` are those of ``Vocabulary``.
     """
     documents, n_words = sum(shard.rows for shard in shards), len(counts.words)
     vocabulary = directory / VOCABULARY_NAME
-    write_vocabulary(counts, documents, vocabulary)
+    write_vocabulary(counts, documents, vocabulary, forms)
     entries = [shard.model_copy(update={"name": f"{DOCUMENTS}/{shard.name}"}) for shard in shards]
     manifest = Manifest(
         shards=tuple(entries),

@@ -1,8 +1,8 @@
 """Topic shares of documents, written by ``transform`` and read by ``queries``.
 
-Tables have the documents in corpus order, with ``document_id``, the metadata columns, ``known_tokens``, and ``topic_shares:
-list<float32>``, all K of them. If only the n largest shares were kept, they are in descending order, with
-``topics: list<int32>``. CSV, with a column for each topic, is for other programs and is not read again.
+Tables have the documents in corpus order, with ``document_id``, the metadata columns, ``known_tokens``, and
+``topic_shares: list<float32>``, all K of them. If only the n largest shares were kept, they are in descending order,
+with ``topics: list<int32>``. CSV, with a column for each topic, is for other programs and is not read again.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ from streaming_jsmf.ingestion.repeats import (
     write_keys,
 )
 from streaming_jsmf.ingestion.tokens.stop_words import Bags, count_languages, joined, parts_of, sampled
+from streaming_jsmf.ingestion.words import summed_forms
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.linalg.csr import count_columns
@@ -218,6 +219,7 @@ class PieceWriter:
         self._term_count = np.zeros(n_words or 0, np.float64)
         self._keys: dict[str, list[NDArray[Any]]] = {"contents": [], "identities": []}
         self._sample: list[Bags] = []
+        self._forms: Any = None
         self._detects = n_words is None and AUTO in parts_of(ingest.curation.stop_words)
         self.languages = Counter[str]()
         self.documents = self.nonzeros = 0
@@ -228,6 +230,8 @@ class PieceWriter:
         codes = batch.codes if batch.dictionary is None else self._codes(batch)
         count_columns(codes, batch.counts, self._document_frequency, self._term_count)
         self._add_keys(unit, batch, codes)
+        if batch.forms is not None:
+            self._forms = summed_forms([batch.forms] if self._forms is None else [self._forms, batch.forms])
         if self._detects:
             # Fewer of later batches suffice; small ones are read whole.
             large = self.documents and batch.n_documents > _SAMPLE
@@ -252,6 +256,8 @@ class PieceWriter:
             words = self._words.take(counts.column("id").combine_chunks())
             counts = counts.append_column("word", words).sort_by("word")
         write_table(self._stem.with_suffix(".words"), counts)
+        if self._forms is not None:
+            write_table(self._stem.with_suffix(".forms"), self._forms)
         for kind, parts in self._keys.items():
             if parts:
                 write_keys(self._stem.with_suffix(f".{kind}"), np.concatenate(parts))

@@ -33,7 +33,13 @@ from streaming_jsmf.ingestion.readers.base import limits
 from streaming_jsmf.ingestion.readers.values import require_few
 from streaming_jsmf.ingestion.repeats import find_repeated_ids, save_repeats
 from streaming_jsmf.ingestion.shards import REWRITE, WRITE, write_shards
-from streaming_jsmf.ingestion.words import choose_words, with_found_phrases, with_language, word_counts
+from streaming_jsmf.ingestion.words import (
+    choose_words,
+    full_forms,
+    with_found_phrases,
+    with_language,
+    word_counts,
+)
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.workspace import Publish
@@ -206,7 +212,8 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, publish: Publish
     with publish() as made:
         entries = link_shards(root, step, shards, made)
         write_quarantine(ingest, made)
-        finish_directory(made, entries, totals, replace(origin, dropped=dropped, settings=settings))
+        described = replace(origin, dropped=dropped, settings=settings)
+        finish_directory(made, entries, totals, described, full_forms(ingest, pieces, totals.words))
 
 
 def _require_many_or_short(ingest: Ingest, pieces: Sequence[Piece]) -> None:

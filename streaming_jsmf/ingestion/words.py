@@ -145,6 +145,32 @@ def found_word_counts(tables: Sequence[Path]) -> Iterator[WordCounts]:
         yield WordCounts(merged.column("word").combine_chunks(), *counts)
 
 
+def summed_forms(tables: Sequence[Any]) -> Any:
+    """Sum counts of the forms of words (see ``TokenLists``), in order of appearance."""
+    grouped = pa.concat_tables(tables).group_by(["word", "form"], use_threads=False)
+    return grouped.aggregate([("count", "sum")]).rename_columns({"count_sum": "count"})
+
+
+def full_forms(ingest: Ingest, pieces: Sequence[Piece], words: Any) -> Any:
+    """The most frequent form of each of the stems ``words``, first in order among equals; None without a stemmer.
+
+    Words of several stems have that of each. Makes a pass over the forms of the pieces, and keeps those of the words.
+    """
+    if ingest.source.tokenizer.stemmer is None:
+        return None
+    stems = pc.unique(pc.list_flatten(pc.split_pattern(words, " ")))
+    found = [pa.table({"word": stems, "form": stems, "count": pa.array(np.zeros(len(stems), np.int64))})]
+    for piece in pieces:
+        if (path := ingest.place(piece, "forms")).exists():
+            table = read_table(path)
+            found = [summed_forms([*found, table.filter(pc.is_in(table.column("word"), value_set=stems))])]
+    order = [("count", "ascending"), ("form", "descending")]
+    form = {row["word"]: row["form"] for row in found[0].sort_by(order).to_pylist()}
+    return pa.array(
+        [" ".join(form[part] for part in word.split(" ")) for word in words.to_pylist()], pa.string()
+    )
+
+
 def sorted_counts(counts: Any) -> Any:
     """Sum a table of counts by word and sort it by word."""
     grouped = counts.group_by("word", use_threads=False).aggregate([(name, "sum") for name in _COUNTS])

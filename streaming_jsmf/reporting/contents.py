@@ -116,7 +116,7 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
     model, counts = shown.model, read_training_counts(path, shown.stored, COUNTS)
     with single_blas_thread():
         listed = shown.listed_words(count)
-        shares, vocabulary = model.arrays["topic_probability"], model.arrays["word"]
+        shares, vocabulary = model.arrays["topic_probability"], shown.words
         word_topic = read_word_topic(shown.panels(), listed, shares, vocabulary)
         metrics = metrics_of(shown.stored, counts)
     npmi = (metrics["npmi"] or {}).get("per_topic")

@@ -29,6 +29,7 @@ OPTIONAL = (
     "duplicate_of",
     "label_words",
     "lambda",
+    "shown_word",
 )
 
 #: Indentation of the words in a terminal.
@@ -124,7 +125,12 @@ def topics_of(
 
     ``npmi`` refers to the stored topics; ``affinity`` (K', K') is as in ``topic_warnings``.
     """
-    arrays = {**shown.model.arrays, "listed": listed, "characteristic_words": characteristic}
+    arrays = {
+        **shown.model.arrays,
+        "word": shown.words,
+        "listed": listed,
+        "characteristic_words": characteristic,
+    }
     if npmi is not None:
         arrays["npmi"] = shown.rows(np.array(npmi, dtype=float), np.nan)
 
@@ -185,7 +191,7 @@ def frame_of(model: AnyModel | Model, words: int | None = None) -> pd.DataFrame:
     count = require_word_count(words)
     shown = shown_topics(model, NEEDED, OPTIONAL)
     listed = shown.listed_words(count)
-    vocabulary, shares = shown.stored.arrays["word"], shown.model.arrays["topic_probability"]
+    vocabulary, shares = shown.words, shown.model.arrays["topic_probability"]
     pairs = [
         [*zip(map(str, vocabulary[row]), known.tolist(), strict=True)]
         for row, known in zip(listed, shown.probabilities(listed), strict=True)
