@@ -527,7 +527,7 @@ def test_bars_are_shown_on_request(tmp_path: Path, capsys: pytest.CaptureFixture
             overwrite=True,
             seed=9,
         )
-        assert ("range" in capsys.readouterr().err) == shown
+        assert ("reading the source" in capsys.readouterr().err) == shown
         shutil.rmtree(tmp_path / "m.moments")
     assert events
 

@@ -161,5 +161,5 @@ def _joined(leading: list[_Leading], topic: int, count: int) -> dict[int, float]
     """Words of a topic that rank first by any relevance, in descending order of probability."""
     found: dict[int, float] = {}
     for first in leading:
-        found.update(first.of(topic, count))
+        found.update(first.of(topic, count if first is leading[0] else min(count, BY_RELEVANCE)))
     return dict(sorted(found.items(), key=lambda word: (-word[1], word[0])))
