@@ -544,7 +544,7 @@ class Numbered:
                     continue
                 assert (lines[0].split()[0], f" and {second} " in lines[0]) == (str(first), True)
                 share = percent(given[NUMBERS.index(first), NUMBERS.index(second)])
-                assert lines[2] == f"p(topic {second} | topic {first} in the same document) = {share}"
+                assert lines[2] == f"where topic {first} occurs, {share} of the text is of topic {second}"
             canvas.click(position=at)
             self.is_selected(first)
 

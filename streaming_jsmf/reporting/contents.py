@@ -46,7 +46,7 @@ _NOT_ONE_CORPUS = (
     "NPMI, coherence and perplexity are shown here for models of one whole corpus only; for this one streaming-jsmf "
     "evaluate MODEL --corpus CORPUS prints them."
 )
-_MORE = "streaming-jsmf evaluate MODEL prints these and those that need the moments store."
+_MORE = "streaming-jsmf evaluate MODEL prints more of them, which need the moments store."
 
 
 class Document(NamedTuple):
