@@ -501,6 +501,7 @@ def transform(
     overwrite: bool = ...,
     listener: Listener = ...,
     top: int | None = ...,
+    raw: bool = ...,
     reader: Literal[
         "text",
         "text-files",
