@@ -158,7 +158,7 @@ def test_warnings_say_what_is_wrong_with_a_topic() -> None:
         ([40, 50], 0.02, 1_000, ["spelled unlike"]),
         ([40, 50], 0.03, 1_000, []),
         ([60, 50], 0.02, 1_000, []),
-        ([60, 50], 0.015, None, ["spelled unlike"]),
+        ([60, 50], 0.02, None, ["spelled unlike"]),
     ],
 )
 def test_words_are_doubtful_that_are_rare_or_spelled_unlike_the_rest(
