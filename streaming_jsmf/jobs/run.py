@@ -19,7 +19,7 @@ from dask.highlevelgraph import HighLevelGraph
 from streaming_jsmf.errors import StoreError, name_options, names_options
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, Record, fold_keys
-from streaming_jsmf.jobs.events import Cost, Listener, PartitionCommitted, StageFinished, StageStarted
+from streaming_jsmf.jobs.events import Cost, Listener, PartitionCommitted, StageFinished, StageStarted, what
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.order import FoldOrder, FoldStep
 from streaming_jsmf.process_limits import peak_memory
@@ -167,12 +167,11 @@ def run_job(job: Job, executor: Executor) -> None:
     started = StageStarted(job.checkpoints.stage, sizes, job.committed(), job.unit, job.part)
     if started.done:
         logger.info(
-            "%s: %d of %d %ss were committed by an earlier run and are not computed again: %s",
-            started.stage,
+            "%s: %d of %d %ss were finished by an earlier run and are not computed again",
+            what(started.stage),
             len(started.done),
             len(sizes),
             job.part,
-            ", ".join(map(str, sorted(started.done))),
         )
     with watched(job, started, executor.listener):
         missing = job.graph(started.done, executor.tasks_at_once)

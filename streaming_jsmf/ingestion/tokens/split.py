@@ -48,6 +48,7 @@ class TokenLists:
 
     ``excerpts`` is an Arrow array of m strings, or None; ``boilerplate`` has the numbers of texts that lost words to
     ``without_boilerplate`` and of these words. Tokens of passages have the number of the text of each in ``texts``.
+    ``forms`` counts the words of each stem, in an Arrow table of ``word`` (the stem), ``form`` and ``count``.
     """
 
     indptr: NDArray[np.int64]
@@ -56,6 +57,7 @@ class TokenLists:
     excerpts: Any = None
     boilerplate: tuple[int, int] = (0, 0)
     texts: NDArray[np.int64] | None = None
+    forms: Any = None
 
 
 def split_words(texts: Any, form: Form = "NFC") -> TokenLists:
