@@ -23,6 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import coo_array, csr_array, csr_matrix, vstack
 
+from benchmarks.s3_requests import write_corpus as written
 from streaming_jsmf import scan
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import footer as footer_module
@@ -40,7 +41,7 @@ from streaming_jsmf.moments.partition import load_partition
 from streaming_jsmf.moments.select import select_partitions
 from streaming_jsmf.moments.stages import cooccurrence as stage_module
 from streaming_jsmf.moments.stages.range import RangeReduction
-from streaming_jsmf.moments.store import open_moments
+from streaming_jsmf.moments.store import open_moments, read_store
 from streaming_jsmf.storage import arrays
 from streaming_jsmf.storage.arrays import read_array, write_array
 from tests import reference
@@ -384,6 +385,32 @@ def test_a_corpus_in_place_is_hashed_once_and_each_footer_read_once(
     assert sorted(hashed.values()) == [1, 1, 1]
     # Once to know the row groups, and once to read them.
     assert sorted(opened.values()) == [2, 2, 2]
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
+def test_nothing_of_a_shard_with_another_hash_is_committed(scheduler: str, tmp_path: Path) -> None:
+    """Several partitions read it, and one task hashes it before."""
+    written(tmp_path / "c", 400, 2500)
+    settings, execution = ScanSettings(max_topics=2, partition_nonzeros=2500), Execution(scheduler, 2)
+    scan(tmp_path / "c", tmp_path / "whole", settings, execution)
+    first = min((tmp_path / "c" / "documents").glob("*"))
+    intact = first.read_bytes()
+    # No page checksum covers the name of the writer.
+    first.write_bytes(intact.replace(b"parquet-cpp", b"parquet-c++"))
+    with pytest.raises(StoreError, match="has sha256"):
+        scan(tmp_path / "c", tmp_path / "m", settings, execution)
+    store = read_store(tmp_path / "m")
+    keys, partitions = store.manifest.part_keys, store.manifest.partitions
+    reading = {
+        key
+        for key, partition in zip(keys, partitions, strict=True)
+        if any(first.name in shard for shard, _ in partition.units)
+    }
+    assert 1 < len(reading) < len(keys)
+    assert not reading & store.checkpoints("range").parts()
+    first.write_bytes(intact)
+    scan(tmp_path / "c", tmp_path / "m", settings, execution)
+    assert open_moments(tmp_path / "m").digests() == open_moments(tmp_path / "whole").digests()
 
 
 def test_two_workers_find_an_even_number_of_partitions() -> None:

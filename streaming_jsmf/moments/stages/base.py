@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
 from streaming_jsmf.config import ScanSettings
-from streaming_jsmf.jobs.checkpoints import PartialResult
+from streaming_jsmf.jobs.checkpoints import Held, PartialResult
 from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.jobs.run import Reduction
 from streaming_jsmf.linalg.typing import Single
@@ -21,24 +21,8 @@ from streaming_jsmf.timing import span
 if TYPE_CHECKING:
     from streaming_jsmf.moments.store import Moments
 
-Value = TypeVar("Value")
-
 #: One scan over the partitions: what it computes, and the keys of its parts and folds.
 Scan: TypeAlias = tuple[Reduction, FoldOrder]
-
-
-class Held(dict[str, Any]):
-    """Values kept in the memory of this process, by name; empty when it is sent to another process."""
-
-    def once(self, name: str, compute: Callable[[], Value]) -> Value:
-        """The value under this name, by default that of ``compute``, which is then kept."""
-        if name not in self:
-            self[name] = compute()
-        value: Value = self[name]
-        return value
-
-    def __reduce__(self) -> tuple[type[Held], tuple[()]]:
-        return Held, ()
 
 
 class Stage(ABC):

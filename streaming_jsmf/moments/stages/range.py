@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, added
+from streaming_jsmf.jobs.checkpoints import Checkpoints, Held, PartialResult, added
 from streaming_jsmf.linalg.csr import apply_gram
 from streaming_jsmf.linalg.eigen import (
     GUARD_VECTORS,
@@ -30,7 +30,7 @@ from streaming_jsmf.linalg.probes import drawn_rows, gaussian_probes, uniform_pr
 from streaming_jsmf.linalg.sampled import SampleParts, sample_eigenpairs
 from streaming_jsmf.linalg.typing import Integers, Mask, Single
 from streaming_jsmf.moments.partition import load_partition
-from streaming_jsmf.moments.stages.base import Held, Scan, Stage
+from streaming_jsmf.moments.stages.base import Scan, Stage
 from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
 
