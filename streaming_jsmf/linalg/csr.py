@@ -139,11 +139,16 @@ def add_transposed(
                 out[word, column] += value * rows[row, column]
 
 
-def apply_gram(block: csr_array[Any], vectors: FloatArray) -> Single:
-    """H'(H X), words x columns, for H documents x words (CSR, float32) and X words x columns (float32)."""
+def apply_gram(block: csr_array[Any], vectors: FloatArray, product: Single | None = None) -> Single:
+    """H'(H X), words x columns, for H documents x words (CSR, float32) and X words x columns (float32).
+
+    It is added to a ``product`` of earlier documents. Products of blocks added in order, and columns of X separately,
+    have the bits of one product.
+    """
     n_documents, n_words = block.shape
     x = np.ascontiguousarray(vectors, dtype=np.float32)
-    product = np.zeros((n_words, x.shape[1]), dtype=np.float32)
+    if product is None:
+        product = np.zeros((n_words, x.shape[1]), dtype=np.float32)
     step = max(1, ROW_BLOCK_BYTES // (4 * max(1, x.shape[1])))
     inner = np.empty((min(step, n_documents), x.shape[1]), dtype=np.float32)
     for start in range(0, n_documents, step):
