@@ -169,14 +169,16 @@ def measure_stage(
             folded = reduction.fold(folded, partial)
         fold_seconds = (time.thread_time() - started) / (len(partials) - 1)
     nonzeros = sum(partition.nonzeros for partition in partitions)
-    sizes = [
+    part_bytes, fold_bytes = (
         sum(array.nbytes for name, array in partial.arrays.items() if name not in DOCUMENTS)
         for partial in (partials[0], folded)
-    ]
+    )
     sampled = VALUES in partials[0].arrays
     each_byte = seconds_per_byte(folded, folder)
     seconds = computed / nonzeros
-    return Costs(name, n_words, seconds, fold_seconds, each_byte, *sizes, read, requests, sampled)
+    return Costs(
+        name, n_words, seconds, fold_seconds, each_byte, part_bytes, fold_bytes, read, requests, sampled
+    )
 
 
 def seconds_per_byte(partial: PartialResult, folder: Path) -> float:
@@ -199,7 +201,7 @@ def measure(documents: int, words: int, max_topics: int) -> list[Costs]:
         partitions = plan_partitions(units, max(1, corpus.nonzeros // 4))
         store = open_moments(folder / "moments")
         read, requests = column_bytes(folder / "corpus") / corpus.nonzeros, measured_requests()
-        stages = {
+        stages: dict[str, Reduction] = {
             "scan 1, sample": RangeReduction(corpus.n_words, settings, SAMPLED_SHARE),
             "scan 2": ProductReduction.of(store),
             "third moment": ThirdMomentReduction.of(store),
@@ -328,9 +330,8 @@ def measured(words: int, max_topics: int) -> tuple[list[Costs], float]:
 
 def read_costs(path: Path) -> tuple[list[Costs], float]:
     told = json.loads(path.read_text())
-    return [Costs(**{**costs, "requests": tuple(costs["requests"])}) for costs in told["costs"]], float(
-        told["scheduler_seconds"]
-    )
+    stages = [Costs(**{**costs, "requests": tuple(costs["requests"])}) for costs in told["costs"]]
+    return stages, float(told["scheduler_seconds"])
 
 
 def numbers(text: str) -> list[float]:
