@@ -72,11 +72,8 @@ SAMPLED_SHARE = 0.1
 class NothingDone:
     """Checkpoints of a scan that has not started, to build its graph."""
 
-    def parts(self) -> frozenset[str]:
-        return frozenset()
-
-    def folds(self) -> frozenset[str]:
-        return frozenset()
+    def committed(self) -> tuple[frozenset[str], frozenset[str]]:
+        return frozenset(), frozenset()
 
 
 class NamedStage:
@@ -106,13 +103,17 @@ def graph_tasks(n_partitions: int, workers: int, fan_in: int | None) -> tuple[Ta
     places = dask_order(graph)
     by_priority = sorted(graph, key=places.__getitem__)
     numbers = {key: number for number, key in enumerate(by_priority)}
+    # The step of a part is the one that folds it.
+    given = {key: next(one for one in graph[key].args if isinstance(one, Part | FoldStep)) for key in graph}
+    folding = {step.taken: step for step in given.values() if isinstance(step, FoldStep) and step.of_part}
     return tuple(
         Task(
-            next(argument for argument in graph[key].args if isinstance(argument, FoldStep)),
-            graph[key].func.__name__ == "commit_part",
+            folding[found.key] if isinstance(found, Part) else found,
+            isinstance(found, Part),
             [numbers[other] for other in graph[key].dependencies],
         )
         for key in by_priority
+        for found in [given[key]]
     )
 
 

@@ -414,17 +414,17 @@ def test_nothing_of_a_shard_with_another_hash_is_committed(scheduler: str, tmp_p
 
 
 def test_partitions_grow_with_the_size_of_their_results() -> None:
-    """Committing and folding moves 27 bytes an entry, and reading 2.3 a nonzero; there are at least 64 partitions."""
+    """Committing and folding moves 27 bytes an entry, and reading 1.8 a nonzero; there are at least 64 partitions."""
     for nonzeros, n_words, topics, share in (
         (435_000_000_000, 1_000_000, 100, 0.25),
         (435_000_000_000, 50_000, 50, 0.25),
         (10_000_000_000, 50_000, 50, 0.25),
-        (435_000_000_000, 1_000_000, 500, 1.0),  # 64 partitions
+        (435_000_000_000, 1_000_000, 500, 1.2),  # 64 partitions
     ):
         settings = ScanSettings(max_topics=topics)
         partitions = -(-nonzeros // settings.partition_budget(nonzeros, n_words))
         moved = 27 * n_words * settings.basis_width * partitions
-        assert moved <= 1.05 * share * 2 * 2.3 * nonzeros
+        assert moved <= 1.05 * share * 2 * 1.8 * nonzeros
         assert partitions >= 64
 
 

@@ -28,8 +28,8 @@ LARGEST_SAMPLE = 0.5
 SMALLEST_PARTITION, LARGEST_PARTITION, DEFAULT_PARTITIONS = 8_000_000, 64_000_000, 64
 
 #: The largest partition has as many nonzeros for each entry of its result, N x m, if that is more: committing and
-#: folding it moves 27 bytes for each entry, a quarter of what two passes read of the nonzeros (2.3 bytes each).
-NONZEROS_PER_ENTRY = 24
+#: folding it moves 27 bytes for each entry, at most a quarter of what two passes read (1.8 to 2.4 bytes a nonzero).
+NONZEROS_PER_ENTRY = 32
 
 #: Nonzeros of a partition for each word: the cost of merging and committing a partition grows with the number of words,
 #: and must stay small relative to that of its nonzeros.
@@ -77,7 +77,7 @@ class ScanSettings(Settings):
     document_weights: DocumentWeights = _setting("capped")
     partition_nonzeros: int | None = _setting(
         None,
-        absent="the larger of total / 64 and 200 per word, between 8 M and 64 M (48 per word and topic if more)",
+        absent="the larger of total / 64 and 200 per word, between 8 M and 64 M (64 per word and topic if more)",
         ge=1,
     )
     seed: int = seed_setting()
