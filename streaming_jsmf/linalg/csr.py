@@ -139,14 +139,23 @@ def add_transposed(
                 out[word, column] += value * rows[row, column]
 
 
-def apply_gram(block: csr_array[Any], vectors: FloatArray, documents: slice = slice(None)) -> Single:
+def apply_gram(
+    block: csr_array[Any],
+    vectors: FloatArray,
+    product: Single | None = None,
+    *,
+    documents: slice = slice(None),
+) -> Single:
     """H'(H X), words x columns, for H documents x words (CSR, float32) and X words x columns (float32).
 
-    ``documents`` are the rows of H to use, all by default: SciPy would copy the entries of a part.
+    It is added to a ``product`` of earlier documents. Products of blocks added in order, and columns of X separately,
+    have the bits of one product. ``documents`` are the rows of H to use, all by default: SciPy would copy the entries
+    of a part.
     """
     n_words, chosen = block.shape[1], range(block.shape[0])[documents]
     x = np.ascontiguousarray(vectors, dtype=np.float32)
-    product = np.zeros((n_words, x.shape[1]), dtype=np.float32)
+    if product is None:
+        product = np.zeros((n_words, x.shape[1]), dtype=np.float32)
     step = max(1, ROW_BLOCK_BYTES // (4 * max(1, x.shape[1])))
     inner = np.empty((min(step, len(chosen)), x.shape[1]), dtype=np.float32)
     for start in chosen[::step]:
