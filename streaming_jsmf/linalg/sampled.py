@@ -22,15 +22,17 @@ from streaming_jsmf.linalg.eigen import (
     subtract_product,
     with_fixed_signs,
 )
-from streaming_jsmf.linalg.gram import (
+from streaming_jsmf.linalg.panels import (
     GRAM_FLOOR,
+    each,
     gram,
     inverse_square_root,
     multiply_into,
+    on_each,
+    panels,
     rotate,
     single_gram,
 )
-from streaming_jsmf.linalg.panels import each, on_each, panels
 from streaming_jsmf.linalg.typing import Floats, Integers, Single
 
 #: Davidson steps to the basis Q.
