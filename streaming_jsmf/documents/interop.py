@@ -41,7 +41,7 @@ def corpus_from_matrix(matrix: Any, words: Any, path: str | Path) -> Corpus:
     words
         (N,), or an object with ``get_feature_names_out``, such as the ``CountVectorizer`` that made the matrix.
     path
-        Local path of the corpus.
+        Path or URL of the corpus.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def corpus_from_gensim(
     dictionary
         A ``Dictionary``, or a mapping from ids to words.
     path
-        Local path of the corpus.
+        Path or URL of the corpus.
 
     Raises
     ------
