@@ -15,7 +15,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from io import BufferedIOBase
@@ -181,17 +181,6 @@ def sha256_of(path: AnyPath | UPath) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def file_hashes(
-    root: Path, paths: Iterable[Path], *, known: Mapping[Path, str] | None = None
-) -> dict[str, str]:
-    """Return the sha256 of those ``paths`` that are files, by path relative to ``root``; reads those not ``known``."""
-    return {
-        path.relative_to(root).as_posix(): (known or {}).get(path) or sha256_of(path)
-        for path in paths
-        if path.is_file()
-    }
-
-
 def exists(path: AnyPath | UPath) -> bool:
     local = _on_disk(path)
     return bool(asked("exists", path)) if local is None else local.exists()
@@ -330,12 +319,6 @@ def make_directory(path: StorePath) -> None:
     if isinstance(path, Path):
         path.mkdir(parents=True, exist_ok=True)
         fsync_directory(path.parent)
-
-
-def empty_directory(path: StorePath) -> None:
-    """Create a directory, or remove what is in it."""
-    remove_trees(path)
-    make_directory(path)
 
 
 def child_names(path: StorePath, prefix: str = "") -> list[str]:
