@@ -275,6 +275,7 @@ def test_score_is_the_log_likelihood_of_completed_documents(models: dict[type, A
     found = models[LRJSMF]
     expected = Completer.of(found.components_.T, found.alpha_, COUNTS.sum(axis=0)).complete(csr_array(COUNTS))
     assert found.score(COUNTS) == pytest.approx(-np.log(expected.perplexity))
+    assert found.perplexity(COUNTS) == pytest.approx(expected.perplexity)
     assert found.score(corpus) == pytest.approx(found.score(COUNTS))
     shuffled = np.random.default_rng(0).permuted(COUNTS, axis=1)
     assert found.score(shuffled) < found.score(COUNTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, fields
@@ -291,6 +292,10 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             if not done.tokens:
                 raise InputError("no document of X has two tokens, one of which could be predicted")
         return done.log_likelihood / done.tokens
+
+    def perplexity(self, X: Any) -> float:
+        """Return exp(-score), the perplexity of ``evaluate``; lower is better. Arguments and errors as ``score``."""
+        return math.exp(-self.score(X))
 
     def topics(self, words: int = DEFAULT_WORDS) -> Any:
         """Return a ``DataFrame`` by decreasing share: ``topic``, ``share``, ``label`` and the top ``words`` words."""

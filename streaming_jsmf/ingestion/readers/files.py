@@ -110,7 +110,7 @@ def _by_arrow(raw: Any, codec: str) -> Iterator[bytes]:
         if "too much memory" not in str(error):
             raise
         raise UnreadableError(
-            "it is compressed with zstd --long=31 or similar; pip install 'streaming-jsmf[zstd]', or decompress it "
+            "it is compressed with zstd --long=31 or similar; pip install zstandard, or decompress it "
             "with zstd -d --long=31"
         ) from error
 
