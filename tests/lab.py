@@ -13,7 +13,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -84,7 +83,9 @@ def missing() -> str:
         "ip link add lab type bridge && mount -t tmpfs none /mnt && mkdir /mnt/upper /mnt/index && "
         "mount -t overlay none -o lowerdir=/tmp,upperdir=/mnt/upper,workdir=/mnt/index /tmp"
     )
-    tried = subprocess.run(["unshare", "-m", "-n", "sh", "-c", trial], capture_output=True, text=True, check=False)
+    tried = subprocess.run(
+        ["unshare", "-m", "-n", "sh", "-c", trial], capture_output=True, text=True, check=False
+    )
     return tried.stderr.strip()
 
 
@@ -160,8 +161,20 @@ class Lab:
     def worker(self, host: str, *options: str, nanny: bool = False, **changes: str) -> Iterator[Process]:
         """Run a worker of one thread on a host."""
         joining = ["--nthreads", "1", "--no-dashboard", "--nanny" if nanny else "--no-nanny"]
-        line = [sys.executable, "-m", "dask", "worker", self.scheduler_address, *joining, "--name", host, *options]
-        with self.program(host, *line, "--local-directory", self.work, log=f"{host}.log", **changes) as process:
+        line = [
+            sys.executable,
+            "-m",
+            "dask",
+            "worker",
+            self.scheduler_address,
+            *joining,
+            "--name",
+            host,
+            *options,
+        ]
+        with self.program(
+            host, *line, "--local-directory", self.work, log=f"{host}.log", **changes
+        ) as process:
             yield process
 
     @contextmanager
@@ -201,16 +214,37 @@ class Lab:
                 "identities": [
                     {
                         "name": "lab",
-                        "credentials": [{"accessKey": KEYS["AWS_ACCESS_KEY_ID"], "secretKey": KEYS["AWS_SECRET_ACCESS_KEY"]}],
+                        "credentials": [
+                            {
+                                "accessKey": KEYS["AWS_ACCESS_KEY_ID"],
+                                "secretKey": KEYS["AWS_SECRET_ACCESS_KEY"],
+                            }
+                        ],
                         "actions": ["Admin", "Read", "Write", "List", "Tagging"],
                     }
                 ]
             }
-            self.hosts["bucket"].run("sh", "-c", 'mkdir data; echo "$1" > s3.json', "sh", json.dumps(identities))
-            here = ["-master.telemetry=false", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-dir=data", "-volume.max=50", "-master.volumeSizeLimitMB=64"]
+            self.hosts["bucket"].run(
+                "sh", "-c", 'mkdir data; echo "$1" > s3.json', "sh", json.dumps(identities)
+            )
+            here = [
+                "-master.telemetry=false",
+                "-ip=127.0.0.1",
+                "-ip.bind=127.0.0.1",
+                "-dir=data",
+                "-volume.max=50",
+                "-master.volumeSizeLimitMB=64",
+            ]
             line = [weed(), "server", *here, "-filer", "-s3", f"-s3.port={SERVER_PORT}", "-s3.config=s3.json"]
         self.keep("bucket", *line, log=f"{server}.log")
-        proxy = [sys.executable, "-m", "tests.lab_proxy", self.hosts["bucket"].address, PROXY_PORT, SERVER_PORT]
+        proxy = [
+            sys.executable,
+            "-m",
+            "tests.lab_proxy",
+            self.hosts["bucket"].address,
+            PROXY_PORT,
+            SERVER_PORT,
+        ]
         inside = self.hosts["bucket"].inside(*proxy)
         self._proxy = self._stack.enter_context(
             started(inside, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **self.environment)

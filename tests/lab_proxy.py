@@ -15,9 +15,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass
 
-ERROR = (
-    '<?xml version="1.0" encoding="UTF-8"?><Error><Code>{code}</Code><Message>injected</Message></Error>'
-)
+ERROR = '<?xml version="1.0" encoding="UTF-8"?><Error><Code>{code}</Code><Message>injected</Message></Error>'
 ANSWERS = {"500": ("500 Internal Server Error", "InternalError"), "503": ("503 Slow Down", "SlowDown")}
 
 
@@ -78,7 +76,9 @@ class Proxy:
             status, code = ANSWERS[fault]
             text = ERROR.format(code=code)
             close = "Connection: close"
-            writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(text)}\r\n{close}\r\n\r\n{text}".encode())
+            writer.write(
+                f"HTTP/1.1 {status}\r\nContent-Length: {len(text)}\r\n{close}\r\n\r\n{text}".encode()
+            )
             await writer.drain()
             return
         request = "\r\n".join([first, *fields, "Connection: close", "", ""]).encode("latin-1")

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,6 +29,8 @@ WORKERS_KEY = "distributed.scheduler.no-workers-timeout"
 LOCAL_SCHEDULERS = ("threads", "processes", "synchronous")
 
 PACKAGE = "streaming_jsmf"
+
+logger = logging.getLogger(__name__)
 
 _INSTALL = "install it with pip install 'dask[diagnostics]'"
 
@@ -77,6 +80,13 @@ def losses_in_one_line(cluster: str) -> Iterator[None]:
 def worker_threads(client: Any) -> list[int]:
     """Return the number of threads of each current worker."""
     return list(client.nthreads().values())
+
+
+@cache
+def tell_dashboard(link: str | None) -> None:
+    """Log the address of the dashboard of a cluster, once in this process; None if it has none."""
+    if link is not None:
+        logger.info("dashboard of the cluster: %s", link)
 
 
 @contextmanager

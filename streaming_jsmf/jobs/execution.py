@@ -30,6 +30,7 @@ from streaming_jsmf.jobs.cluster import (
     reported,
     require_report,
     running_scheduler,
+    tell_dashboard,
     worker_threads,
 )
 from streaming_jsmf.jobs.events import Listener, silent
@@ -176,6 +177,7 @@ class Execution(ExecutionOptions):
                 yield {"scheduler": dask.multiprocessing.get, "pool": pool, "chunksize": 1}
         else:
             with self._client(target, sources) as client, reported(client, self.performance_report):
+                tell_dashboard(client.dashboard_link)
                 yield {"scheduler": client}
 
     @contextmanager
