@@ -26,6 +26,7 @@ from scipy.sparse import coo_matrix, csr_array, csr_matrix
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -269,6 +270,13 @@ def test_words_come_from_the_steps_before_or_are_given() -> None:
     for given, said in ((["a", "b", "c"], "has 3 words .* 6 columns"), ("cat", "feature_names is 'cat'")):
         with pytest.raises(InputError, match=said):
             LRJSMF(2, feature_names=given, **ONE).fit(counts)
+
+
+def test_a_grid_search_scans_each_fold_once(tmp_path: Path) -> None:
+    estimator = LRJSMF(max_topics=K, store=tmp_path / "{corpus}", **ONE)
+    search = GridSearchCV(estimator, {"n_topics": [2, 3, K]}, cv=2, refit=False).fit(COUNTS)
+    assert search.best_params_["n_topics"] == K
+    assert [open_moments(path).settings.max_topics for path in tmp_path.iterdir()] == [K, K]
 
 
 def test_score_is_the_log_likelihood_of_completed_documents(models: dict[type, Any], corpus: Path) -> None:

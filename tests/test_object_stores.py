@@ -10,6 +10,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,12 @@ from unittest.mock import Mock
 
 import fsspec
 import numpy as np
+import pandas as pd
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from upath import UPath
 
+import streaming_jsmf as sj
 from streaming_jsmf import open_moments, scan
 from streaming_jsmf.corpus import footer, open_corpus
 from streaming_jsmf.corpus.csr import read_block
@@ -301,6 +304,25 @@ def test_sources_and_corpora_are_never_listed_from_a_cache(s3: str) -> None:
     assert file_names(place) == ["a.txt", "b.txt"]
     other.pipe(f"{place}/a.txt", b"abcdef")
     assert file_size(f"{place}/a.txt") == 6
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.csv.gz", "a.parquet"])
+def test_texts_behind_a_url_are_read_as_on_a_disk(s3: str, name: str, tmp_path: Path) -> None:
+    table = pd.DataFrame({"text": [f"cat sat on mat {'dog' * (i % 3)} red{i % 5}" for i in range(80)]})
+    write = {
+        "jsonl": partial(pd.DataFrame.to_json, orient="records", lines=True),
+        "parquet": pd.DataFrame.to_parquet,
+    }
+    write.get(name.split(".")[1], partial(pd.DataFrame.to_csv, index=False))(table, tmp_path / name)
+    place = f"{s3}/{uuid.uuid4().hex}/{name}"
+    fsspec.filesystem("s3", use_listings_cache=False).put(str(tmp_path / name), place)
+    settings: Any = {"min_df": 1, "duplicates": "keep"}
+    local, remote = (
+        sj.ingest(source, tmp_path / f"c{number}", **settings)
+        for number, source in enumerate((tmp_path / name, place))
+    )
+    assert local.n_documents == remote.n_documents >= 80
+    assert local.vocabulary().words == remote.vocabulary().words
 
 
 def test_the_state_of_a_file_behind_http(http: tuple[str, dict[str, str]]) -> None:

@@ -73,7 +73,9 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         store smaller.
     store
         Path or URL of the moments store. An existing store of the same corpus and settings is used without a scan.
-        ``partial_fit`` creates a new one, with its batches beside it. None stands for a temporary store.
+        ``{corpus}`` in it stands for the fingerprint of the corpus: with it and ``max_topics``, a grid search over
+        ``n_topics`` scans each fold once. ``partial_fit`` creates a new one, with its batches beside it. None stands
+        for a temporary store.
     scratch
         Directory for temporary files, which are removed after the fit. Workers on other machines must see it under the
         same path. None stands for the directory of the system.
@@ -150,9 +152,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             with temporary_directory(self.scratch) as folder:
                 corpus = self._corpus(X, folder / "corpus")
                 Requirements.of_corpus(settings, corpus, exact=scan_settings.exact).require()
-                store = store_path(
-                    folder / "moments" if self.store is None else self.store, "a moments store"
-                )
+                place = str(folder / "moments" if self.store is None else self.store)
+                store = store_path(place.replace("{corpus}", corpus.fingerprint[:16]), "a moments store")
                 moments = scan(corpus, store, scan_settings, execution)
                 model = fit_moments(moments, settings, threads=execution.threads_here)
                 if self.polish_steps:
