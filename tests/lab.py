@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.outcomes import Outcome
-from tests.processes import SOURCE, Process, command, ended, started, wait_until
+from tests.processes import Process, command, ended, started
 
 KEYS = {"AWS_ACCESS_KEY_ID": "lab", "AWS_SECRET_ACCESS_KEY": "laboratory"}
 PROXY_PORT, SERVER_PORT, SCHEDULER_PORT = 8000, 9000, 8786
@@ -39,7 +39,10 @@ mount -t overlay none -o "lowerdir=/tmp,upperdir=/mnt/upper,workdir=/mnt/index" 
 mkdir -p "$work"
 mount --bind /mnt/work "$work"
 cut -d " " -f 2 /proc/mounts | while read place; do
-    case $place in "$work" | /tmp | /dev/shm | /proc* | /sys*) ;; *) mount -o remount,bind,ro "$place" 2>&- || true ;; esac
+    case $place in
+        "$work" | /tmp | /dev/shm | /proc* | /sys*) ;;
+        *) mount -o remount,bind,ro "$place" 2>&- || true ;;
+    esac
 done
 ip link set lo up
 echo ready
@@ -210,32 +213,13 @@ class Lab:
         if server == "moto":
             line: list[object] = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", SERVER_PORT]
         else:
-            identities = {
-                "identities": [
-                    {
-                        "name": "lab",
-                        "credentials": [
-                            {
-                                "accessKey": KEYS["AWS_ACCESS_KEY_ID"],
-                                "secretKey": KEYS["AWS_SECRET_ACCESS_KEY"],
-                            }
-                        ],
-                        "actions": ["Admin", "Read", "Write", "List", "Tagging"],
-                    }
-                ]
-            }
-            self.hosts["bucket"].run(
-                "sh", "-c", 'mkdir data; echo "$1" > s3.json', "sh", json.dumps(identities)
-            )
-            here = [
-                "-master.telemetry=false",
-                "-ip=127.0.0.1",
-                "-ip.bind=127.0.0.1",
-                "-dir=data",
-                "-volume.max=50",
-                "-master.volumeSizeLimitMB=64",
-            ]
-            line = [weed(), "server", *here, "-filer", "-s3", f"-s3.port={SERVER_PORT}", "-s3.config=s3.json"]
+            keys = {"accessKey": KEYS["AWS_ACCESS_KEY_ID"], "secretKey": KEYS["AWS_SECRET_ACCESS_KEY"]}
+            allowed = ["Admin", "Read", "Write", "List", "Tagging"]
+            text = json.dumps({"identities": [{"name": "lab", "credentials": [keys], "actions": allowed}]})
+            self.hosts["bucket"].run("sh", "-c", 'mkdir data; echo "$1" > s3.json', "sh", text)
+            options = "-master.telemetry=false -ip=127.0.0.1 -ip.bind=127.0.0.1 -dir=data -volume.max=50"
+            s3 = f"-master.volumeSizeLimitMB=64 -filer -s3 -s3.port={SERVER_PORT} -s3.config=s3.json"
+            line = [weed(), "server", *options.split(), *s3.split()]
         self.keep("bucket", *line, log=f"{server}.log")
         proxy = [
             sys.executable,
@@ -281,6 +265,3 @@ def lab(logs: Path, kernels: Path) -> Iterator[Lab]:
     """Build the hosts; ``kernels`` is a cache of compiled functions that each host gets a copy of, as of an image."""
     with ExitStack() as stack:
         yield Lab(stack, logs, kernels)
-
-
-__all__ = ["BUCKET", "SOURCE", "Host", "Lab", "lab", "missing", "wait_until", "weed"]

@@ -1,6 +1,7 @@
 """A proxy in front of an S3 server that injects faults: ``python -m tests.lab_proxy HOST PORT SERVER_PORT``.
 
-A line of JSON on standard input sets the faults; it is answered by the counts of requests and faults since the last one.
+A line of JSON on standard input sets the faults. It is answered by the counts of requests and faults since the last
+one.
 """
 
 from __future__ import annotations
