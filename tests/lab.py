@@ -161,23 +161,14 @@ class Lab:
         return self._stack.enter_context(self.program(host, *line, log=log))
 
     @contextmanager
-    def worker(self, host: str, *options: str, nanny: bool = False, **changes: str) -> Iterator[Process]:
-        """Run a worker of one thread on a host."""
-        joining = ["--nthreads", "1", "--no-dashboard", "--nanny" if nanny else "--no-nanny"]
-        line = [
-            sys.executable,
-            "-m",
-            "dask",
-            "worker",
-            self.scheduler_address,
-            *joining,
-            "--name",
-            host,
-            *options,
-        ]
-        with self.program(
-            host, *line, "--local-directory", self.work, log=f"{host}.log", **changes
-        ) as process:
+    def worker(
+        self, host: str, *, nanny: bool = False, limit: str = "1GiB", **changes: str
+    ) -> Iterator[Process]:
+        """Run a worker of one thread on a host; ``changes`` are of the environment."""
+        options = f"--nthreads 1 --no-dashboard --memory-limit {limit} --local-directory {self.work}".split()
+        options.append("--nanny" if nanny else "--no-nanny")
+        line = [sys.executable, "-m", "dask", "worker", self.scheduler_address, *options]
+        with self.program(host, *line, log=f"{host}.log", **changes) as process:
             yield process
 
     @contextmanager
