@@ -32,10 +32,12 @@ HOLDER = """
 work=$1 kernels=$2
 mount --make-rprivate /
 mount -t tmpfs none /mnt
-mkdir /mnt/work /mnt/upper /mnt/index
+mkdir /mnt/work
 cp -r "$kernels" /mnt/work/kernels
-mount -t tmpfs none /dev/shm
-mount -t overlay none -o "lowerdir=/tmp,upperdir=/mnt/upper,workdir=/mnt/index" /tmp
+for place in /tmp /dev/shm; do
+    mkdir -p /mnt/upper$place /mnt/index$place
+    mount -t overlay none -o "lowerdir=$place,upperdir=/mnt/upper$place,workdir=/mnt/index$place" $place
+done
 mkdir -p "$work"
 mount --bind /mnt/work "$work"
 cut -d " " -f 2 /proc/mounts | while read place; do

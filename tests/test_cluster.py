@@ -455,6 +455,18 @@ def test_a_scan_over_tls(corpus: Path, undisturbed: dict[str, str], tmp_path: Pa
     assert digests(tmp_path / "m") == undisturbed
 
 
+@pytest.mark.parametrize("given", ["cluster", "client"])
+def test_a_cluster_or_client_brings_its_certificates(given: str) -> None:
+    pytest.importorskip("cryptography")
+    local = {"processes": False, "protocol": "tls", "security": True, "dashboard_address": "127.0.0.1:0"}
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, **local) as cluster,
+        Client(cluster, set_as_default=False) as client,
+        Execution({"cluster": cluster, "client": client}[given]).executor() as executor,
+    ):
+        assert executor.arguments["scheduler"].submit(int).result(timeout=PATIENCE) == 0
+
+
 # -- what travels -----------------------------------------------------------------------------------------------------
 
 

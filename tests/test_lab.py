@@ -27,8 +27,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.cluster,
     pytest.mark.skipif(bool(missing()), reason=f"separates hosts: {missing()}"),
-    # One machine has one lab at a time.
-    pytest.mark.xdist_group("lab"),
 ]
 
 SERVERS = ["moto", *(["seaweedfs"] if weed() else [])]

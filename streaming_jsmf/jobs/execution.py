@@ -14,7 +14,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import resource_tracker
 from typing import Any
-from urllib.parse import urlsplit
 
 import dask.local
 import dask.multiprocessing
@@ -26,6 +25,8 @@ from streaming_jsmf.config import ExecutionOptions
 from streaming_jsmf.errors import InputError, StoreError, option
 from streaming_jsmf.jobs.cluster import (
     LOCAL_SCHEDULERS,
+    address_of,
+    is_address,
     losses_in_one_line,
     reported,
     require_report,
@@ -36,9 +37,6 @@ from streaming_jsmf.jobs.cluster import (
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.process_limits import PROCESS_BYTES, shortage
 from streaming_jsmf.storage.paths import StorePath
-
-#: URL schemes of scheduler addresses supported by distributed.
-ADDRESS_SCHEMES = ("tcp", "tls", "ucx", "ws", "wss")
 
 
 @dataclass(frozen=True)
@@ -74,12 +72,10 @@ class Execution(ExecutionOptions):
     """Settings of a job's execution; see ``ExecutionOptions``."""
 
     def __post_init__(self) -> None:
-        # A client or a cluster of Dask stands for the address of its scheduler.
-        address = getattr(getattr(self.scheduler, "scheduler", None), "address", None)
-        object.__setattr__(self, "scheduler", address or self.scheduler)
+        object.__setattr__(self, "scheduler", address_of(self.scheduler))
         super().__post_init__()
         known = (*LOCAL_SCHEDULERS, "cluster")
-        if self.scheduler not in known and not _is_address(self.scheduler):
+        if self.scheduler not in known and not is_address(self.scheduler):
             raise InputError(
                 f"{option.scheduler} is {self.scheduler!r}; give one of {', '.join(known)}, or an address such as "
                 "tcp://HOST:8786"
@@ -104,7 +100,7 @@ class Execution(ExecutionOptions):
     @property
     def mixed(self) -> bool:
         """Whether tasks may run on machines with other versions of packages or other processors than this one."""
-        return self.allow_mixed and _is_address(self.scheduler)
+        return self.allow_mixed and is_address(self.scheduler)
 
     @property
     def threads_here(self) -> int:
@@ -124,7 +120,7 @@ class Execution(ExecutionOptions):
         # Limits apply to each process. The limits of workers of a running scheduler are unknown here.
         processes = 1 if self.scheduler in ("threads", "synchronous") else self.concurrency
         short = shortage(max(0, needed // processes - PROCESS_BYTES), self.concurrency // processes)
-        if short is not None and not _is_address(self.scheduler):
+        if short is not None and not is_address(self.scheduler):
             raise InputError(f"{what} needs {short}; {hint}, or raise the limit")
 
     @contextmanager
@@ -224,15 +220,6 @@ def _lost_processes_in_one_line() -> Iterator[None]:
         raise StoreError(
             "worker processes were killed; run the same command again to go on from what is committed"
         ) from error
-
-
-def _is_address(text: str) -> bool:
-    """Whether ``text`` is scheme://host:port; a distributed client of anything else would be left half initialized."""
-    try:
-        parts = urlsplit(text)
-        return parts.scheme in ADDRESS_SCHEMES and bool(parts.hostname) and parts.port is not None
-    except ValueError:
-        return False
 
 
 @contextmanager
