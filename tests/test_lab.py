@@ -45,6 +45,7 @@ import hashlib, json, sys
 import fsspec
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.moments.store import read_store
+from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.store import read_model
 
 def of_bytes(data):
@@ -56,9 +57,9 @@ def digest(name):
         corpus = open_corpus(place)
         return {shard.name: shard.sha256 for shard in corpus.shards} | {"": corpus.vocabulary_sha256}
     if name == "m.zarr":
-        return read_store(place).digests()
+        return read_store(store_path(place)).digests()
     if name.endswith(".zarr") and "shares" not in name:
-        return {array: of_bytes(values.tobytes()) for array, values in read_model(place).arrays.items()}
+        return {array: of_bytes(values.tobytes()) for array, values in read_model(store_path(place)).arrays.items()}
     files, root = fsspec.core.url_to_fs(place)
     names = [root] if files.isfile(root) else sorted(files.find(root))
     data = {file.removeprefix(root): files.cat_file(file).replace(sys.argv[1].encode(), b"PLACE") for file in names}
