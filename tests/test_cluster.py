@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -342,6 +343,14 @@ def test_another_kernel_of_blas_is_refused_unless_it_is_allowed_and_recorded(
         assert f" computes with {machine.environment[CORETYPE]}" in line
         assert line.endswith("or --allow-mixed")
         finished([*scan_on(cluster.address, corpus, store), "--allow-mixed"])
+        mixed = ("--scheduler", cluster.address, "--allow-mixed")
+        model, simulated, shares = tmp_path / "f", tmp_path / "simulated", tmp_path / "shares"
+        finished(command("infer", store, model, "--topics", "5"))
+        finished(command("transform", model, corpus, shares, *mixed))
+        few = ["--documents", "100", "--vocabulary-size", "30", "--topics", "2"]
+        finished(command("simulate", simulated, *few, *mixed))
+    assert json.loads((simulated / "manifest.json").read_text())["settings"]["workers"] == "mixed"
+    assert json.loads((shares / "_shares.json").read_text())["workers"] == "mixed"
     for stage in ("range", "projection"):
         outcome = read_store(store).outcome(stage)
         assert outcome is not None

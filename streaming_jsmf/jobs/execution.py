@@ -103,6 +103,11 @@ class Execution(ExecutionOptions):
         return self.allow_mixed and is_address(self.scheduler)
 
     @property
+    def noted(self) -> dict[str, str]:
+        """What the settings of a corpus say of ``mixed`` workers, as ``package_versions`` does."""
+        return {"workers": "mixed"} if self.mixed else {}
+
+    @property
     def threads_here(self) -> int:
         """Number of threads for work in this process outside jobs, such as inference, at most the number of cores."""
         return _at_most_cores(self.concurrency)

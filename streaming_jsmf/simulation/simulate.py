@@ -13,7 +13,7 @@ Until it is committed, a simulation is a directory with this layout::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -129,7 +129,7 @@ def simulate_lda(
             finally:
                 _last_sampler.cache_clear()
             with publish() as place:
-                _assemble(place, simulation, job.records())
+                _assemble(place, simulation, job.records(), execution.noted)
     return open_corpus(path)
 
 
@@ -211,7 +211,7 @@ def write_part(simulation: Simulation, part: int) -> Record:
     return write_task_shards(simulation.folder.directory, STEP, part, settings.n_words, limits, fill)
 
 
-def _assemble(place: Path, simulation: Simulation, parts: Sequence[Record]) -> None:
+def _assemble(place: Path, simulation: Simulation, parts: Sequence[Record], noted: Mapping[str, str]) -> None:
     """Write the corpus with its topics."""
     root, settings = simulation.folder.directory, simulation.settings
     write_truth(place / TRUTH_NAME, truth_of(settings))
@@ -226,6 +226,7 @@ def _assemble(place: Path, simulation: Simulation, parts: Sequence[Record]) -> N
         "separable": settings.separable,
         "zipf": settings.zipf,
         "seed": settings.seed,
+        **noted,
     }
     finish_directory(place, shards, totals, Origin(settings=said, request=simulation.arguments))
 
