@@ -58,7 +58,7 @@ def digest(name):
         return {shard.name: shard.sha256 for shard in corpus.shards} | {"": corpus.vocabulary_sha256}
     if name == "m.zarr":
         return read_store(store_path(place)).digests()
-    if name.endswith(".zarr") and "shares" not in name:
+    if name in ("f.zarr", "p.zarr", "fitted", "chosen/k=4", "chosen/k=6"):
         return {array: of_bytes(values.tobytes()) for array, values in read_model(store_path(place)).arrays.items()}
     files, root = fsspec.core.url_to_fs(place)
     names = [root] if files.isfile(root) else sorted(files.find(root))
@@ -83,14 +83,14 @@ documents {}/p.zarr {}/shares --topic 2 --json |
 over-time {}/p.zarr {}/shares --by date:year --corpus {}/corpus --csv |
 report {}/p.zarr {}/report.html --shares {}/shares --corpus {}/corpus |
 choose-k {}/m.zarr --topics 4,6 --out {}/chosen --replicas 0 --corpus {}/corpus --json
-fit {}/texts {}/fitted.zarr --topics 6 --min-df 1
+fit {}/texts {}/fitted --topics 6 --min-df 1
 simulate {}/simulated --documents 200 --vocabulary-size 60 --topics 3 --documents-per-shard 100
 """.strip().splitlines()
 
 #: What they leave.
 RESULTS = (
     *("corpus", "m.zarr", "f.zarr", "p.zarr", "shares", "shares.parquet", "shares.zarr", "shares.csv"),
-    *("report.html", "chosen/k4.zarr", "chosen/k6.zarr", "fitted.zarr", "fitted.corpus", "simulated"),
+    *("report.html", "chosen/k=4", "chosen/k=6", "fitted", "fitted.corpus", "simulated"),
 )
 
 
