@@ -381,6 +381,17 @@ def test_a_worker_that_does_not_see_the_target_or_the_corpus_is_named(
 
 @pytest.mark.slow
 @needs_mounts
+def test_a_worker_that_cannot_write_the_target_is_named(corpus: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    with dask_cluster(tmp_path / "dask", workers=1, worker_machine=Machine(read_only=target)) as cluster:
+        line = refused(corpus, target / "m", cluster.address)
+    assert f" cannot write to {target}" in line
+    assert not list(target.iterdir())
+
+
+@pytest.mark.slow
+@needs_mounts
 def test_a_late_worker_is_closed_if_it_does_not_see_the_corpus(
     corpus: Path, undisturbed: dict[str, str], tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
@@ -43,7 +43,6 @@ UPLOAD = "import sys, fsspec; fsspec.filesystem('s3').put(*sys.argv[1:], recursi
 DIGESTS = """
 import hashlib, json, sys
 import fsspec
-from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.store import read_model
@@ -53,9 +52,6 @@ def of_bytes(data):
 
 def digest(name):
     place = f"{sys.argv[1]}/{name}"
-    if name in ("corpus", "fitted.corpus", "simulated"):
-        corpus = open_corpus(place)
-        return {shard.name: shard.sha256 for shard in corpus.shards} | {"": corpus.vocabulary_sha256}
     if name == "m.zarr":
         return read_store(store_path(place)).digests()
     if name in ("f.zarr", "p.zarr", "fitted", "chosen/k=4", "chosen/k=6"):
@@ -68,9 +64,11 @@ def digest(name):
 print(json.dumps({name: digest(name) for name in sys.argv[2:]}))
 """
 
-#: All verbs in an order in which each finds what it needs, below a place ``{}``; those of one host end with a bar.
+#: Makes the corpus on this machine, from which it is copied to the bucket.
+INGEST = "ingest {}/texts {}/corpus --min-df 1 --max-df 1.0 --tokens-per-shard 4000"
+
+#: Verbs in an order in which each finds what it needs, below a place ``{}``; those of one host end with a bar.
 VERBS = """
-ingest {}/texts {}/corpus --min-df 1 --max-df 1.0 --tokens-per-shard 4000
 scan {}/corpus {}/m.zarr --max-topics 8 --partition-nonzeros 1000
 infer {}/m.zarr {}/f.zarr --topics 6 |
 polish {}/f.zarr {}/corpus {}/p.zarr --steps 3
@@ -78,19 +76,18 @@ evaluate {}/p.zarr --corpus {}/corpus --json
 transform {}/p.zarr {}/corpus {}/shares
 transform {}/p.zarr {}/corpus {}/shares.parquet
 transform {}/p.zarr {}/corpus {}/shares.zarr
-transform {}/p.zarr {}/texts {}/shares.csv
-documents {}/p.zarr {}/shares --topic 2 --json |
-over-time {}/p.zarr {}/shares --by date:year --corpus {}/corpus --csv |
+transform {}/p.zarr {}/corpus {}/shares.csv
+documents {}/p.zarr {}/shares --topic 2 --out {}/documents.csv |
+over-time {}/p.zarr {}/shares --by date:year --corpus {}/corpus --out {}/over-time.csv |
 report {}/p.zarr {}/report.html --shares {}/shares --corpus {}/corpus |
 choose-k {}/m.zarr --topics 4,6 --out {}/chosen --replicas 0 --corpus {}/corpus --json
-fit {}/texts {}/fitted --topics 6 --min-df 1
-simulate {}/simulated --documents 200 --vocabulary-size 60 --topics 3 --documents-per-shard 100
+fit {}/corpus {}/fitted --topics 6
 """.strip().splitlines()
 
 #: What they leave.
 RESULTS = (
-    *("corpus", "m.zarr", "f.zarr", "p.zarr", "shares", "shares.parquet", "shares.zarr", "shares.csv"),
-    *("report.html", "chosen/k=4", "chosen/k=6", "fitted", "fitted.corpus", "simulated"),
+    *("m.zarr", "f.zarr", "p.zarr", "shares", "shares.parquet", "shares.zarr", "shares.csv"),
+    *("documents.csv", "over-time.csv", "report.html", "chosen/k=4", "chosen/k=6", "fitted"),
 )
 
 
@@ -109,12 +106,12 @@ def texts(folder: Path) -> Path:
     return folder
 
 
-def lines(place: object, *where: str) -> list[list[str]]:
-    """The command lines of the verbs below ``place``; ``where`` are options of those that take a scheduler."""
+def lines(place: object, *where: str, verbs: Sequence[str] = VERBS) -> list[list[str]]:
+    """The command lines of ``verbs`` below ``place``; ``where`` are options of those that take a scheduler."""
     return [
         [part.replace("{}", str(place)) for part in line.removesuffix("|").split()]
         + [*(() if line.endswith("|") else where)]
-        for line in VERBS
+        for line in verbs
     ]
 
 
@@ -131,7 +128,7 @@ def local(kernels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of the verbs on this machine."""
     place = tmp_path_factory.mktemp("local")
     texts(place / "texts")
-    for line in lines(place):
+    for line in [*lines(place, verbs=[INGEST]), *lines(place)]:
         finished(command(*line), NUMBA_CACHE_DIR=str(kernels))
     return place
 
@@ -140,11 +137,11 @@ def local(kernels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def hosts(
     request: pytest.FixtureRequest, kernels: Path, local: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Lab]:
-    """A lab with an S3 server whose bucket has the texts, and below ``made`` what the local run made of them."""
+    """A lab with an S3 server whose bucket has the texts and the corpus."""
     with lab(tmp_path_factory.mktemp("logs"), kernels) as running:
         running.store(request.param)
-        running.python(UPLOAD, local / "texts", f"{BUCKET}/texts")
-        running.python(UPLOAD, local / "corpus", f"{BUCKET}/made/corpus")
+        for name in ("texts", "corpus"):
+            running.python(UPLOAD, local / name, f"{BUCKET}/{name}")
         yield running
 
 
@@ -189,7 +186,7 @@ class Trial:
         self._hosts, self._expected, self._fault = hosts, expected["m.zarr"], fault
         self.place = f"{BUCKET}/{re.sub('[^a-z0-9]+', '-', fault)}"
         settings = ["--max-topics", "8", "--partition-nonzeros", "1000", "--scheduler"]
-        scan = ["scan", f"{BUCKET}/made/corpus", f"{self.place}/m.zarr", *settings]
+        scan = ["scan", f"{BUCKET}/corpus", f"{self.place}/m.zarr", *settings]
         self.line = [*scan, hosts.scheduler_address]
         hosts.faults()
         self._begun = time.monotonic()
