@@ -228,13 +228,25 @@ def has_csv_shares(path: StorePath) -> bool:
     return header[:1] == [DOCUMENT_ID] and bool(re.match("[0-9]+(: |$)", header[-1]))
 
 
-def write_csv(path: Path, shares: SharesFile, schema: Any, names: Sequence[str]) -> None:
+@dataclass(frozen=True)
+class CsvColumns:
+    """The columns of shares in CSV: the topics whose shares each adds, and whether texts are ``raw``."""
+
+    topics: Mapping[str, Sequence[int]]
+    raw: bool = False
+
+    def cell(self, text: Any) -> Any:
+        """The text as it is stored: one that a spreadsheet would evaluate gets a leading apostrophe, unless raw."""
+        return text if self.raw else escaped_cell(text)
+
+
+def write_csv(path: Path, shares: SharesFile, schema: Any, shown: CsvColumns) -> None:
     """Write shares as CSV: id, metadata as in ``schema``, and a column for each topic with its name. One pass.
 
-    Texts that a spreadsheet would evaluate get a leading apostrophe. Lists and other nested columns are skipped with a
-    warning.
+    Lists and other nested columns are skipped with a warning.
     """
-    kinds = {}
+    kinds, names = {}, [*shown.topics]
+    shares = shares.merged([*shown.topics.values()])
     for name in shares.columns:
         kind = schema.field(name).type
         if is_text(kind):
@@ -244,18 +256,18 @@ def write_csv(path: Path, shares: SharesFile, schema: Any, names: Sequence[str])
         else:
             kinds[name] = kind
     columns = [
-        *((escaped_cell(free_name(name, names)), kind) for name, kind in kinds.items()),
+        *((shown.cell(free_name(name, names)), kind) for name, kind in kinds.items()),
         *((name, pa.float32()) for name in names),
     ]
     path.unlink(missing_ok=True)
     with pa_csv.CSVWriter(path, pa.schema(columns)) as file:
         for table in shares.tables([*kinds, SHARES]):
-            known = [_csv_values(table.column(name), kind) for name, kind in kinds.items()]
+            known = [_csv_values(table.column(name), kind, shown) for name, kind in kinds.items()]
             values = shares.about.matrix(table, SHARES).astype(np.float32)
             file.write_table(pa.table([*known, *map(pa.array, values.T)], schema=pa.schema(columns)))
 
 
-def _csv_values(column: Any, kind: Any) -> Any:
+def _csv_values(column: Any, kind: Any, shown: CsvColumns) -> Any:
     if kind != pa.string():
         return column
-    return pa.array([escaped_cell(text) for text in column.to_pylist()], kind)
+    return pa.array([shown.cell(text) for text in column.to_pylist()], kind)

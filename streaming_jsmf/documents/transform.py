@@ -25,7 +25,7 @@ from streaming_jsmf.config import (
 from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus
 from streaming_jsmf.documents.model_shares import AnyShares, is_table, shares_place
 from streaming_jsmf.documents.share_files import is_shares, open_shares
-from streaming_jsmf.documents.shares import About, SharesFile, csv_shares, has_csv_shares, is_csv
+from streaming_jsmf.documents.shares import About, CsvColumns, SharesFile, csv_shares, has_csv_shares, is_csv
 from streaming_jsmf.documents.transform_job import (
     request_of_shares,
     share_job,
@@ -108,7 +108,8 @@ def transform(
     >>> shares = transform("model", "corpus", "shares.parquet")  # doctest: +SKIP
     """
     execution = settings_of("execution", Execution, execution, options)
-    top = ShareSettings.of(options).top
+    asked = ShareSettings.of(options)
+    top = asked.top
     target = store_path(out, "a file of topic shares").absolute()
     require_suffix(target, "topic shares", SUFFIXES)
     read = model if isinstance(model, Model) else read_model(model_path(model), NEEDED, OPTIONAL)
@@ -117,7 +118,11 @@ def transform(
     if top is not None and top > n_topics:
         raise InputError(f"{option.top} is {top}; the model has {n_topics} topics, give 1 to {n_topics}")
     reading = request_of(reading, options)
-    columns = _csv_columns(model) if is_csv(target) else {}
+    if asked.raw and not is_csv(target):
+        raise InputError(
+            f"{option.raw} is for CSV, not {target}; leave it out, or give a name that ends in .csv"
+        )
+    columns = CsvColumns(_csv_columns(model) if is_csv(target) else {}, asked.raw)
     with _documents(
         corpus, topics, read, beside(target, "corpus"), reading, execution, listener
     ) as documents:

@@ -7,7 +7,7 @@ its words, so partitions and workers do not affect them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -37,6 +37,7 @@ from streaming_jsmf.documents.shares import (
     SHARES,
     TOPICS,
     About,
+    CsvColumns,
     SharesFile,
     ShareTotals,
     has_csv_shares,
@@ -131,7 +132,7 @@ def transform_documents(
     about: About,
     wanted: Wanted,
     left_out: float,
-    columns: Mapping[str, Sequence[int]],
+    columns: CsvColumns,
     execution: Execution | None = None,
     listener: Listener = silent,
 ) -> ShareTotals:
@@ -139,7 +140,7 @@ def transform_documents(
 
     One pass over the documents, and one over the shares; errors as ``transform``. Results are the same on every
     scheduler. ``about`` is the metadata of a part, ``left_out`` the number of unknown tokens missing from the corpus,
-    and ``columns`` maps the name of each column of a CSV file to the topics whose shares it adds.
+    and ``columns`` are those of a CSV file.
     """
     schema, work = _schema_of(job.corpus, about), job.work
     with work.acquire(wanted, job.arrays) as publish:
@@ -175,13 +176,12 @@ def _write_csv(
     place: Path,
     shares: SharesFile,
     schema: Any,
-    columns: Mapping[str, Sequence[int]],
+    columns: CsvColumns,
     wanted: Wanted,
     work: Workspace,
 ) -> None:
     """Write a CSV file; raise ``InputError``, and remove the work, if the target has another one."""
-    shown = columns or {str(topic): [topic] for topic in range(shares.about.n_topics)}
-    write_csv(place, shares.merged([*shown.values()]), schema, [*shown])
+    write_csv(place, shares, schema, columns)
     try:
         same_contents(wanted.target, sha256_of(place), lambda: None, overwrite=wanted.overwrite).find()
     except InputError:
