@@ -11,7 +11,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
@@ -64,11 +64,9 @@ def digest(name):
 print(json.dumps({name: digest(name) for name in sys.argv[2:]}))
 """
 
-#: Makes the corpus on this machine, from which it is copied to the bucket.
-INGEST = "ingest {}/texts {}/corpus --min-df 1 --max-df 1.0 --tokens-per-shard 4000"
-
 #: Verbs in an order in which each finds what it needs, below a place ``{}``; those of one host end with a bar.
 VERBS = """
+ingest {}/texts {}/corpus --min-df 1 --max-df 1.0 --tokens-per-shard 4000
 scan {}/corpus {}/m.zarr --max-topics 8 --partition-nonzeros 1000
 infer {}/m.zarr {}/f.zarr --topics 6 |
 polish {}/f.zarr {}/corpus {}/p.zarr --steps 3
@@ -76,18 +74,28 @@ evaluate {}/p.zarr --corpus {}/corpus --json
 transform {}/p.zarr {}/corpus {}/shares
 transform {}/p.zarr {}/corpus {}/shares.parquet
 transform {}/p.zarr {}/corpus {}/shares.zarr
-transform {}/p.zarr {}/corpus {}/shares.csv
+transform {}/p.zarr {}/texts {}/shares.csv
 documents {}/p.zarr {}/shares --topic 2 --out {}/documents.csv |
 over-time {}/p.zarr {}/shares --by date:year --corpus {}/corpus --out {}/over-time.csv |
 report {}/p.zarr {}/report.html --shares {}/shares --corpus {}/corpus |
 choose-k {}/m.zarr --topics 4,6 --out {}/chosen --replicas 0 --corpus {}/corpus --json
-fit {}/corpus {}/fitted --topics 6
+fit {}/texts {}/fitted --topics 6 --min-df 1
+simulate {}/simulated --documents 200 --vocabulary-size 60 --topics 3 --documents-per-shard 100
 """.strip().splitlines()
 
 #: What they leave.
 RESULTS = (
-    *("m.zarr", "f.zarr", "p.zarr", "shares", "shares.parquet", "shares.zarr", "shares.csv"),
-    *("documents.csv", "over-time.csv", "report.html", "chosen/k=4", "chosen/k=6", "fitted"),
+    *("corpus", "m.zarr", "f.zarr", "p.zarr", "shares", "shares.parquet", "shares.zarr", "shares.csv"),
+    *(
+        "documents.csv",
+        "over-time.csv",
+        "report.html",
+        "chosen/k=4",
+        "chosen/k=6",
+        "fitted",
+        "fitted.corpus",
+        "simulated",
+    ),
 )
 
 
@@ -106,12 +114,12 @@ def texts(folder: Path) -> Path:
     return folder
 
 
-def lines(place: object, *where: str, verbs: Sequence[str] = VERBS) -> list[list[str]]:
-    """The command lines of ``verbs`` below ``place``; ``where`` are options of those that take a scheduler."""
+def lines(place: object, *where: str) -> list[list[str]]:
+    """The command lines of the verbs below ``place``; ``where`` are options of those that take a scheduler."""
     return [
         [part.replace("{}", str(place)) for part in line.removesuffix("|").split()]
         + [*(() if line.endswith("|") else where)]
-        for line in verbs
+        for line in VERBS
     ]
 
 
@@ -128,7 +136,7 @@ def local(kernels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of the verbs on this machine."""
     place = tmp_path_factory.mktemp("local")
     texts(place / "texts")
-    for line in [*lines(place, verbs=[INGEST]), *lines(place)]:
+    for line in lines(place):
         finished(command(*line), NUMBA_CACHE_DIR=str(kernels))
     return place
 
@@ -137,11 +145,11 @@ def local(kernels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def hosts(
     request: pytest.FixtureRequest, kernels: Path, local: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Lab]:
-    """A lab with an S3 server whose bucket has the texts and the corpus."""
+    """A lab with an S3 server whose bucket has the texts, and below ``made`` the corpus of the local run."""
     with lab(tmp_path_factory.mktemp("logs"), kernels) as running:
         running.store(request.param)
-        for name in ("texts", "corpus"):
-            running.python(UPLOAD, local / name, f"{BUCKET}/{name}")
+        running.python(UPLOAD, local / "texts", f"{BUCKET}/texts")
+        running.python(UPLOAD, local / "corpus", f"{BUCKET}/made/corpus")
         yield running
 
 
@@ -186,7 +194,7 @@ class Trial:
         self._hosts, self._expected, self._fault = hosts, expected["m.zarr"], fault
         self.place = f"{BUCKET}/{re.sub('[^a-z0-9]+', '-', fault)}"
         settings = ["--max-topics", "8", "--partition-nonzeros", "1000", "--scheduler"]
-        scan = ["scan", f"{BUCKET}/corpus", f"{self.place}/m.zarr", *settings]
+        scan = ["scan", f"{BUCKET}/made/corpus", f"{self.place}/m.zarr", *settings]
         self.line = [*scan, hosts.scheduler_address]
         hosts.faults()
         self._begun = time.monotonic()

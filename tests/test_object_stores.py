@@ -10,6 +10,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,11 +25,12 @@ from fsspec.implementations.memory import MemoryFileSystem
 from upath import UPath
 
 import streaming_jsmf as sj
-from streaming_jsmf import open_moments, scan
+from streaming_jsmf import corpus_from_matrix, open_moments, scan
 from streaming_jsmf.corpus import footer, open_corpus
 from streaming_jsmf.corpus.csr import read_block
 from streaming_jsmf.corpus.units import list_units
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.readers.listing import list_files
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.jobs.workspace import Publish, TaskFiles, Workspace
@@ -41,6 +43,7 @@ from streaming_jsmf.storage.paths import (
     file_size,
     is_file,
     is_free,
+    read_bytes,
     state_of,
     store_path,
     write_bytes,
@@ -62,7 +65,8 @@ def memory() -> Iterator[str]:
     """A URL of a directory that nobody else uses."""
     url = f"memory://{uuid.uuid4().hex}"
     yield url
-    fsspec.filesystem("memory").rm(url, recursive=True)
+    with suppress(FileNotFoundError):
+        fsspec.filesystem("memory").rm(url, recursive=True)
 
 
 @pytest.fixture(scope="module")
@@ -584,3 +588,144 @@ def test_a_single_file_appears_whole(target: StorePath) -> None:
     with file_written(target, overwrite=True) as place:
         place.write_bytes(b"other")
     assert contents(target) == {"t": b"other"}
+
+
+# -- corpora ----------------------------------------------------------------------------------------------------------
+
+#: Repeated ids and contents, a bad record, and words in no kept document.
+RECORDS = [
+    *(
+        {"id": f"d{i}", "text": f"olive oil {'grape' if i % 3 else 'vine'} wine word{i % 7}"}
+        for i in range(60)
+    ),
+    {"id": "d3", "text": "repeated olive oil"},
+    {"id": "d4", "text": "repeated olive oil"},
+    {"id": "copy", "text": "olive oil grape wine word1"},
+    {"id": "bad", "text": 3},
+    {"id": "alone", "text": "solitude"},
+]
+INGEST = (
+    "--on-bad-record",
+    "quarantine",
+    "--duplicates",
+    "drop",
+    "--min-df",
+    "2",
+    "--max-df",
+    "100%",
+    "--quiet",
+)
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two files of texts, and the corpus of them on the disk."""
+    root = tmp_path_factory.mktemp("texts")
+    (root / "in").mkdir()
+    for name, some in (("a", RECORDS[:40]), ("b", RECORDS[40:])):
+        (root / "in" / f"{name}.jsonl").write_text("\n".join(map(json.dumps, some)))
+    printed("ingest", root / "in", root / "corpus", *INGEST)
+    return root
+
+
+def require_same_corpora(url: str, local: Path) -> None:
+    place = store_path(url)
+    assert not isinstance(place, Path)
+    found = {name.removeprefix("c/"): data for name, data in contents(place).items()}
+    paths = [path for path in local.rglob("*") if path.is_file()]
+    assert found == {f"{path.relative_to(local)}": path.read_bytes() for path in paths}
+
+
+def test_a_corpus_behind_a_url_has_the_bytes_of_a_local_one(
+    memory: str, texts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = f"{memory}/c"
+    monkeypatch.setattr("streaming_jsmf.corpus.totals.RANGE_BYTES", 500)
+    printed("ingest", texts / "in", target, *INGEST, "--scheduler", "threads", "--workers", "2")
+    require_same_corpora(target, texts / "corpus")
+    assert "intact" in invoked("ingest", texts / "in", target, *INGEST[:-1]).err
+    other = ("ingest", texts / "in", target, *INGEST, "--min-df", "3")
+    refused(invoked(*other), 2, "exists already")
+    files = fsspec.filesystem("memory")
+    files.pipe_file(f"{target}/documents/thesis.txt", b"mine")
+    refused(invoked(*other, "--overwrite"), 2, "thesis.txt", "move it away")
+    files.rm_file(f"{target}/documents/thesis.txt")
+    printed(*other, "--overwrite")
+    assert open_corpus(target).fingerprint != open_corpus(texts / "corpus").fingerprint
+    printed("ingest", texts / "in", target, *INGEST, "--overwrite")
+    require_same_corpora(target, texts / "corpus")
+
+
+@pytest.mark.parametrize("damage", ["shard", "vocabulary", "unfinished"])
+def test_a_damaged_or_unfinished_corpus_behind_a_url_is_made_again(
+    damage: str, memory: str, texts: Path
+) -> None:
+    target, files = f"{memory}/c", fsspec.filesystem("memory")
+    ingested = ("ingest", texts / "in", target, *INGEST)
+    printed(*ingested)
+    name = {"shard": "documents/part-00000", "vocabulary": "vocabulary", "unfinished": "vocabulary"}[damage]
+    data = files.cat_file(f"{target}/{name}.parquet")
+    files.pipe_file(f"{target}/{name}.parquet", data[:40] + bytes([data[40] ^ 1]) + data[41:])
+    if damage == "unfinished":
+        files.pipe_file(f"{target}/.unfinished", b"")
+        files.rm_file(f"{target}/manifest.json")
+        refused(invoked("scan", target, f"{memory}/m", *SETTINGS), 3, "not finished")
+    printed(*ingested)
+    require_same_corpora(target, texts / "corpus")
+
+
+def test_an_ingest_to_a_url_goes_on_after_an_interruption(
+    memory: str, texts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = f"{memory}/c"
+    with monkeypatch.context() as patch:
+        patch.setattr("streaming_jsmf.ingestion.ingest.write_quarantine", Mock(side_effect=KeyboardInterrupt))
+        assert invoked("ingest", texts / "in", target, *INGEST).code == 130
+    assert is_free(store_path(target))
+    for step in ("bags.read_group", "shards.write_piece", "shards.rewrite_piece"):
+        monkeypatch.setattr(f"streaming_jsmf.ingestion.{step}", Mock(side_effect=AssertionError))
+    printed("ingest", texts / "in", target, *INGEST)
+    require_same_corpora(target, texts / "corpus")
+
+
+def test_a_simulated_corpus_and_one_of_a_matrix_are_written_to_urls(memory: str, tmp_path: Path) -> None:
+    sizes = ("--documents", "300", "--vocabulary-size", "40", "--topics", "3", "--mean-length", "9")
+    printed("simulate", tmp_path / "c", *sizes)
+    printed("simulate", f"{memory}/c", *sizes)
+    require_same_corpora(f"{memory}/c", tmp_path / "c")
+    fsspec.filesystem("memory").rm(f"{memory}/c", recursive=True)
+    counts = planted(30, 9, 3).counts
+    local = corpus_from_matrix(counts, words(9), tmp_path / "m")
+    for _ in range(2):
+        assert corpus_from_matrix(counts, words(9), f"{memory}/c").fingerprint == local.fingerprint
+    require_same_corpora(f"{memory}/c", tmp_path / "m")
+    with pytest.raises(InputError, match="exists already"):
+        corpus_from_matrix(counts[:20], words(9), f"{memory}/c")
+    require_same_corpora(f"{memory}/c", tmp_path / "m")
+
+
+def test_data_in_memory_are_next_to_the_target_for_other_machines(target: StorePath) -> None:
+    with located(["a b", "c d"], target) as location:
+        place = location.path.rpartition("/")[0].rpartition("/")[0]
+        assert store_path(place) == target.parent
+        assert read_bytes(location.path)[:4] == b"PAR1"
+    assert not exists(location.path)
+    assert not contents(target)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduler", ["processes", "cluster"])
+def test_an_ingest_on_s3_is_killed_and_resumes(scheduler: str, s3: str, texts: Path) -> None:
+    root = f"{s3}/{uuid.uuid4().hex}"
+    files = fsspec.filesystem("s3", use_listings_cache=False)
+    files.put(str(texts / "in"), f"{root}/in", recursive=True)
+    settings = (*INGEST[:-1], "--scheduler", scheduler, "--workers", "2")
+    line = command("ingest", f"{root}/in", f"{root}/out/c", *settings)
+    with started(line) as process:
+        wait_for(process, lambda: any("/read-part-" in name for name in files.find(f"{root}/out")))
+        os.killpg(process.pid, signal.SIGKILL)
+    assert not files.exists(f"{root}/out/c/manifest.json")
+    assert "were committed by an earlier run" in finished(line)
+    found = open_corpus(f"{root}/out/c")
+    assert found.fingerprint == open_corpus(texts / "corpus").fingerprint
+    assert {name.split("/")[3] for name in files.find(f"{root}/out")} == {"c"}

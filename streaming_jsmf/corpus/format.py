@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -18,6 +17,7 @@ from streaming_jsmf.corpus.manifest import (
     Json,
     Manifest,
     ShardEntry,
+    fingerprint_of,
     parse_manifest,
     token_settings,
 )
@@ -27,6 +27,7 @@ from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.storage.local import CHECK_OR_LIST
 from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.storage.paths import (
+    MARK,
     AnyPath,
     exists,
     file_names,
@@ -119,8 +120,7 @@ class Corpus:
     @property
     def fingerprint(self) -> str:
         """Hex SHA-256 of the hashes of the vocabulary and the shards, sorted by name; independent of the path."""
-        hashes = [self.vocabulary_sha256, *(shard.sha256 for shard in self.shards)]
-        return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
+        return fingerprint_of(self.vocabulary_sha256, self.shards)
 
     def shard_path(self, shard: Shard) -> str:
         return join(self.root, shard.name)
@@ -162,6 +162,8 @@ def open_corpus(path: AnyPath | Corpus, vocabulary: AnyPath | None = None) -> Co
         raise InputError(f"{root} is a file, not a corpus; {_how_to_ingest(root)}")
     require_no_store(root)
     if not exists(join(root, MANIFEST_NAME)):
+        if is_url(root) and exists(join(root, MARK)):
+            raise StoreError(f"{root}: the corpus is not finished; run the command that makes it again")
         return _open_in_place(root, None if vocabulary is None else normalize(vocabulary))
     if vocabulary is not None:
         raise InputError(
