@@ -55,7 +55,8 @@ def digest(name):
     if name == "m.zarr":
         return read_store(store_path(place)).digests()
     if name in ("f.zarr", "p.zarr", "fitted", "chosen/k=4", "chosen/k=6"):
-        return {array: of_bytes(values.tobytes()) for array, values in read_model(store_path(place)).arrays.items()}
+        arrays = read_model(store_path(place)).arrays
+        return {array: of_bytes(repr(values.tolist()).encode()) for array, values in arrays.items()}
     files, root = fsspec.core.url_to_fs(place)
     names = [root] if files.isfile(root) else sorted(files.find(root))
     data = {file.removeprefix(root): files.cat_file(file).replace(sys.argv[1].encode(), b"PLACE") for file in names}
@@ -83,19 +84,10 @@ fit {}/texts {}/fitted --topics 6 --min-df 1
 simulate {}/simulated --documents 200 --vocabulary-size 60 --topics 3 --documents-per-shard 100
 """.strip().splitlines()
 
-#: What they leave.
+#: What they leave. A report names the place of its model, so its bytes differ.
 RESULTS = (
     *("corpus", "m.zarr", "f.zarr", "p.zarr", "shares", "shares.parquet", "shares.zarr", "shares.csv"),
-    *(
-        "documents.csv",
-        "over-time.csv",
-        "report.html",
-        "chosen/k=4",
-        "chosen/k=6",
-        "fitted",
-        "fitted.corpus",
-        "simulated",
-    ),
+    *("documents.csv", "over-time.csv", "chosen/k=4", "chosen/k=6", "fitted", "fitted.corpus", "simulated"),
 )
 
 
@@ -296,7 +288,7 @@ def test_a_link_that_is_down(host: str, seconds: int, hosts: Lab, trial: Callabl
         cut.complete()
 
 
-OTHER_NUMBA = "numba-0.0.1.dist-info"
+OTHER_NUMBA = "other/numba-0.0.1.dist-info"
 
 
 @with_faults
@@ -308,7 +300,7 @@ def test_a_worker_that_cannot_do_the_work(
     metadata = "Metadata-Version: 2.1\nName: numba\nVersion: 0.0.1\n"
     hosts.hosts["late"].run("sh", "-c", f"mkdir -p {OTHER_NUMBA}; echo '{metadata}' > {OTHER_NUMBA}/METADATA")
     changes = {
-        "another version": {"PYTHONPATH": os.pathsep.join((str(hosts.work), SOURCE))},
+        "another version": {"PYTHONPATH": os.pathsep.join((str(hosts.work / "other"), SOURCE))},
         "no credentials": dict.fromkeys(KEYS, ""),
     }[what]
     unfit = trial(f"worker with {what}, {'late' if late else 'from the start'}")
