@@ -43,6 +43,7 @@ UPLOAD = "import sys, fsspec; fsspec.filesystem('s3').put(*sys.argv[1:], recursi
 DIGESTS = """
 import hashlib, json, sys
 import fsspec
+from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.store import read_model
@@ -52,6 +53,9 @@ def of_bytes(data):
 
 def digest(name):
     place = f"{sys.argv[1]}/{name}"
+    if name in ("corpus", "simulated"):
+        corpus = open_corpus(place)
+        return {shard.name: shard.sha256 for shard in corpus.shards} | {"": corpus.vocabulary_sha256}
     if name == "m.zarr":
         return read_store(store_path(place)).digests()
     if name in ("f.zarr", "p.zarr", "fitted", "chosen/k=4", "chosen/k=6"):
@@ -75,19 +79,19 @@ evaluate {}/p.zarr --corpus {}/corpus --json
 transform {}/p.zarr {}/corpus {}/shares
 transform {}/p.zarr {}/corpus {}/shares.parquet
 transform {}/p.zarr {}/corpus {}/shares.zarr
-transform {}/p.zarr {}/texts {}/shares.csv
+transform {}/p.zarr {}/corpus {}/shares.csv
 documents {}/p.zarr {}/shares --topic 2 --out {}/documents.csv |
 over-time {}/p.zarr {}/shares --by date:year --corpus {}/corpus --out {}/over-time.csv |
 report {}/p.zarr {}/report.html --shares {}/shares --corpus {}/corpus |
 choose-k {}/m.zarr --topics 4,6 --out {}/chosen --replicas 0 --corpus {}/corpus --json
-fit {}/texts {}/fitted --topics 6 --min-df 1
+fit {}/corpus {}/fitted --topics 6
 simulate {}/simulated --documents 200 --vocabulary-size 60 --topics 3 --documents-per-shard 100
 """.strip().splitlines()
 
 #: What they leave. A report names the place of its model, so its bytes differ.
 RESULTS = (
     *("corpus", "m.zarr", "f.zarr", "p.zarr", "shares", "shares.parquet", "shares.zarr", "shares.csv"),
-    *("documents.csv", "over-time.csv", "chosen/k=4", "chosen/k=6", "fitted", "fitted.corpus", "simulated"),
+    *("documents.csv", "over-time.csv", "chosen/k=4", "chosen/k=6", "fitted", "simulated"),
 )
 
 
