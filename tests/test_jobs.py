@@ -277,7 +277,7 @@ def test_a_second_scan_is_refused_and_resumes_once_the_first_is_killed(
         first.wait(timeout=PATIENCE)
         done = invoke(*scan)
     assert done.code == 0, done.err
-    for part in (f"process {first.pid}", BROKEN, "were committed by an earlier run"):
+    for part in (f"process {first.pid}", BROKEN, "were finished by an earlier run"):
         assert part in done.err
     assert [path.name for path in tmp_path.iterdir()] == ["moments"]
 

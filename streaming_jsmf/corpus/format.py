@@ -62,7 +62,7 @@ class Shard:
         ``footer.Footer``).
     bytes : File size.
     sha256 : Hex hash of the file.
-    state : ``state_of`` the file when it was hashed; None if it was not hashed, because a manifest has the hash.
+    state : ``state_of`` the file when the corpus was opened.
     """
 
     name: str
@@ -229,8 +229,8 @@ def _open_committed(root: str, manifest: Manifest) -> Corpus:
         raise StoreError(f"{vocabulary_path} is missing; restore it or build the corpus again")
     footers = in_threads(lambda entry: _checked_footer(root, entry, n_words), entries)
     shards = tuple(
-        Shard(entry.name, entry.rows, entry.nonzeros, entry.bytes, entry.sha256, footer.row_groups)
-        for entry, footer in zip(entries, footers, strict=True)
+        Shard(entry.name, entry.rows, entry.nonzeros, entry.bytes, entry.sha256, own.row_groups, own.state)
+        for entry, own in zip(entries, footers, strict=True)
     )
     return Corpus(
         root, shards, n_words, manifest.vocabulary.sha256, vocabulary_path, token_settings(manifest.settings)

@@ -171,15 +171,15 @@ class CorpusWriter:
 
 
 def finish_directory(
-    directory: StorePath, shards: Sequence[ShardEntry], counts: WordCounts, origin: Origin
+    directory: StorePath, shards: Sequence[ShardEntry], counts: WordCounts, origin: Origin, forms: Any = None
 ) -> Manifest:
     """Write the vocabulary, then the manifest, of a directory with shards in ``documents/``; return the manifest.
 
-    Shards are named relative to ``documents/``.
+    Shards are named relative to ``documents/``. ``forms`` are those of ``Vocabulary``.
     """
     documents, n_words = sum(shard.rows for shard in shards), len(counts.words)
     with file_written(directory / VOCABULARY_NAME) as vocabulary:
-        write_vocabulary(counts, documents, vocabulary)
+        write_vocabulary(counts, documents, vocabulary, forms)
         sha256 = sha256_of(vocabulary)
     entries = [shard.model_copy(update={"name": f"{DOCUMENTS}/{shard.name}"}) for shard in shards]
     manifest = Manifest(

@@ -36,6 +36,7 @@ from streaming_jsmf.ingestion.shards import REWRITE, WRITE, write_shards
 from streaming_jsmf.ingestion.words import (
     choose_words,
     count_words,
+    full_forms,
     with_found_phrases,
     with_language,
     word_counts,
@@ -221,7 +222,8 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, publish: Publish
     with publish() as made:
         entries = link_shards(root, step, shards, made)
         write_quarantine(ingest, made)
-        finish_directory(made, entries, totals, replace(origin, dropped=dropped, settings=settings))
+        described = replace(origin, dropped=dropped, settings=settings)
+        finish_directory(made, entries, totals, described, full_forms(ingest, pieces, totals.words))
 
 
 def _require_many_or_short(ingest: Ingest, pieces: Sequence[Piece]) -> None:

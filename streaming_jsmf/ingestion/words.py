@@ -59,8 +59,8 @@ from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer, lack_of_spaces
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.workspace import TaskFiles
-from streaming_jsmf.storage.paths import StorePath
-from streaming_jsmf.storage.tables import write_ranges, write_table
+from streaming_jsmf.storage.paths import StorePath, file_exists
+from streaming_jsmf.storage.tables import read_table, write_ranges, write_table
 
 logger = logging.getLogger(__name__)
 
@@ -133,6 +133,32 @@ def word_counts(ingest: Ingest, totals: Sequence[StorePath]) -> Iterable[WordCou
     """Return the counts of all words, one table at a time, in the order of the words."""
     return (
         merged(totals) if ingest.words is None else [totals_of(totals, pa.array(ingest.words, pa.string()))]
+    )
+
+
+def summed_forms(tables: Sequence[Any]) -> Any:
+    """Sum counts of the forms of words (see ``TokenLists``), in order of appearance."""
+    grouped = pa.concat_tables(tables).group_by(["word", "form"], use_threads=False)
+    return grouped.aggregate([("count", "sum")]).rename_columns({"count_sum": "count"})
+
+
+def full_forms(ingest: Ingest, pieces: Sequence[Piece], words: Any) -> Any:
+    """The most frequent form of each of the stems ``words``, first in order among equals; None without a stemmer.
+
+    Words of several stems have that of each. Makes a pass over the forms of the pieces, and keeps those of the words.
+    """
+    if ingest.source.tokenizer.stemmer is None:
+        return None
+    stems = pc.unique(pc.list_flatten(pc.split_pattern(words, " ")))
+    found = [pa.table({"word": stems, "form": stems, "count": pa.array(np.zeros(len(stems), np.int64))})]
+    for piece in pieces:
+        if file_exists(path := ingest.place(piece, "forms")):
+            table = read_table(path)
+            found = [summed_forms([*found, table.filter(pc.is_in(table.column("word"), value_set=stems))])]
+    order = [("count", "ascending"), ("form", "descending")]
+    form = {row["word"]: row["form"] for row in found[0].sort_by(order).to_pylist()}
+    return pa.array(
+        [" ".join(form[part] for part in word.split(" ")) for word in words.to_pylist()], pa.string()
     )
 
 
