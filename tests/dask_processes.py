@@ -17,19 +17,24 @@ from tests.processes import SOURCE, Process, started, wait_until
 
 @dataclass(frozen=True)
 class Machine:
-    """Interpreter options and environment of a cluster process, and a directory that it does not see (needs root)."""
+    """Interpreter options and environment of a cluster process, and a directory that it does not see or cannot write.
+
+    The directory needs root.
+    """
 
     options: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     hidden: Path | None = None
+    read_only: Path | None = None
 
     @property
     def launcher(self) -> list[str]:
         """A mount namespace of its own, in which the hidden directory is empty."""
-        if self.hidden is None:
-            return []
-        script = 'mount -t tmpfs none "$0" && exec "$@"'
-        return ["unshare", "-m", "sh", "-c", script, str(self.hidden)]
+        read_only = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0"'
+        for place, mount in ((self.hidden, 'mount -t tmpfs none "$0"'), (self.read_only, read_only)):
+            if place is not None:
+                return ["unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', str(place)]
+        return []
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -342,6 +343,14 @@ def test_another_kernel_of_blas_is_refused_unless_it_is_allowed_and_recorded(
         assert f" computes with {machine.environment[CORETYPE]}" in line
         assert line.endswith("or --allow-mixed")
         finished([*scan_on(cluster.address, corpus, store), "--allow-mixed"])
+        mixed = ("--scheduler", cluster.address, "--allow-mixed")
+        model, simulated, shares = tmp_path / "f", tmp_path / "simulated", tmp_path / "shares"
+        finished(command("infer", store, model, "--topics", "5"))
+        finished(command("transform", model, corpus, shares, *mixed))
+        few = ["--documents", "100", "--vocabulary-size", "30", "--topics", "2"]
+        finished(command("simulate", simulated, *few, *mixed))
+    assert json.loads((simulated / "manifest.json").read_text())["settings"]["workers"] == "mixed"
+    assert json.loads((shares / "_shares.json").read_text())["workers"] == "mixed"
     for stage in ("range", "projection"):
         outcome = read_store(store).outcome(stage)
         assert outcome is not None
@@ -367,6 +376,17 @@ def test_a_worker_that_does_not_see_the_target_or_the_corpus_is_named(
         line = refused(corpus, target / "m", cluster.address)
     assert "the worker at tcp://" in line
     assert f" does not see {machine.hidden}" in line
+    assert not list(target.iterdir())
+
+
+@pytest.mark.slow
+@needs_mounts
+def test_a_worker_that_cannot_write_the_target_is_named(corpus: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    with dask_cluster(tmp_path / "dask", workers=1, worker_machine=Machine(read_only=target)) as cluster:
+        line = refused(corpus, target / "m", cluster.address)
+    assert f" cannot write to {target}" in line
     assert not list(target.iterdir())
 
 
@@ -453,6 +473,18 @@ def test_a_scan_over_tls(corpus: Path, undisturbed: dict[str, str], tmp_path: Pa
         assert f"no Dask scheduler answers at {cluster.address}" in line
         finished(scan_on(cluster.address, corpus, tmp_path / "m"), **ours)
     assert digests(tmp_path / "m") == undisturbed
+
+
+@pytest.mark.parametrize("given", ["cluster", "client"])
+def test_a_cluster_or_client_brings_its_certificates(given: str) -> None:
+    pytest.importorskip("cryptography")
+    local = {"processes": False, "protocol": "tls", "security": True, "dashboard_address": "127.0.0.1:0"}
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, **local) as cluster,
+        Client(cluster, set_as_default=False) as client,
+        Execution({"cluster": cluster, "client": client}[given]).executor() as executor,
+    ):
+        assert executor.arguments["scheduler"].submit(int).result(timeout=PATIENCE) == 0
 
 
 # -- what travels -----------------------------------------------------------------------------------------------------

@@ -67,6 +67,7 @@ class About:
     """Metadata of topic shares: fingerprints of the model's topics, the corpus, and all inputs (``request``).
 
     ``top`` is the number of shares kept per document (None: all); ``totals`` is None until all parts are done.
+    ``workers`` are "mixed" if workers with other versions or processors were allowed.
     """
 
     model: str
@@ -75,10 +76,14 @@ class About:
     n_topics: int
     top: int | None
     totals: ShareTotals | None = None
+    workers: str = ""
 
     def fields(self, **others: Any) -> dict[str, Any]:
         """Return the metadata as stored, with ``others`` of a format and their fingerprint."""
-        return sealed({"kind": KIND, "format_version": FORMAT_VERSION, **asdict(self), **others})
+        known = asdict(self)
+        if not self.workers:
+            del known["workers"]
+        return sealed({"kind": KIND, "format_version": FORMAT_VERSION, **known, **others})
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], path: StorePath) -> About:
@@ -89,7 +94,7 @@ class About:
             )
         try:
             values = unsealed(fields)
-            known = {name: values[name] for name in cls.__dataclass_fields__}
+            known = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
             return cls(**{**known, "totals": ShareTotals(**known["totals"])})
         except (KeyError, TypeError, ValueError) as error:
             raise StoreError(f"{path}: its metadata are damaged ({error}); {AGAIN}") from error

@@ -154,7 +154,8 @@ def transform_documents(
         totals = sum(parts, ShareTotals(tokens=left_out, unknown_tokens=left_out))
         _log_totals(totals, left_out)
         files = [work.root / PARTS / part_name(number) for number in range(len(parts))]
-        made = unfinished_shares(wanted.target, replace(about, totals=totals), schema, files)
+        about = replace(about, totals=totals, workers="mixed" if executor.mixed else "")
+        made = unfinished_shares(wanted.target, about, schema, files)
         suffix = wanted.target.suffix.lower()
         with publish(file_written if suffix in (".parquet", ".csv") else store_written) as place:
             if suffix == ".csv":

@@ -139,6 +139,7 @@ def run_ingest(
     """Run a planned ingest, or verify the corpus that it has made; see ``ingest``."""
     target = planned.folder.target
     wanted = wanted_corpus(target, origin.request, overwrite=overwrite)
+    origin = replace(origin, settings={**(origin.settings or {}), **execution.noted})
     with planned.folder.acquire(wanted, resumable=resumable) as publish:
         if publish is not None:
             execution.require_memory(ingest_memory(execution), "the ingest", f"lower {option.workers}")

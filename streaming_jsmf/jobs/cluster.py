@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,19 +25,48 @@ CONNECT_SECONDS = 10.0
 WORKERS_SECONDS = 60.0
 WORKERS_KEY = "distributed.scheduler.no-workers-timeout"
 
+#: Credentials of the clusters and clients that were given as schedulers, by address, which alone has none.
+_credentials: dict[str, Any] = {}
+
+#: URL schemes of scheduler addresses supported by distributed.
+ADDRESS_SCHEMES = ("tcp", "tls", "ucx", "ws", "wss")
+
 #: Single-machine schedulers, which do not record task timings.
 LOCAL_SCHEDULERS = ("threads", "processes", "synchronous")
 
 PACKAGE = "streaming_jsmf"
+
+logger = logging.getLogger(__name__)
 
 _INSTALL = "install it with pip install 'dask[diagnostics]'"
 
 RESUME = "run the same command again to go on from what is committed"
 
 
+def address_of(scheduler: Any) -> Any:
+    """Return the address of a cluster or client of Dask, whose credentials are kept for it; anything else unchanged."""
+    address = getattr(scheduler, "scheduler_address", None)
+    address = address or getattr(getattr(scheduler, "scheduler", None), "address", None)
+    if address:
+        _credentials[address] = getattr(scheduler, "security", None)
+    return address or scheduler
+
+
+def is_address(text: str) -> bool:
+    """Whether ``text`` is scheme://host:port; a distributed client of anything else would be left half initialized."""
+    try:
+        parts = urlsplit(text)
+        standard = parts.scheme in ADDRESS_SCHEMES and bool(parts.hostname) and parts.port is not None
+        return standard or text in _credentials
+    except ValueError:
+        return False
+
+
 @contextmanager
 def running_scheduler(address: str) -> Iterator[Any]:
-    """Yield a client of the scheduler at ``address``; certificates for ``tls://`` come from Dask's configuration.
+    """Yield a client of the scheduler at ``address``.
+
+    Certificates for ``tls://`` are those of a cluster or client that was given, or come from Dask's configuration.
 
     On entry raises ``InputError`` if the scheduler does not answer, no worker starts in time, or a process of the
     cluster lacks this package or has another version. Later errors as ``losses_in_one_line``.
@@ -79,6 +109,13 @@ def worker_threads(client: Any) -> list[int]:
     return list(client.nthreads().values())
 
 
+@cache
+def tell_dashboard(link: str | None) -> None:
+    """Log the address of the dashboard of a cluster, once in this process; None if it has none."""
+    if link is not None:
+        logger.info("dashboard of the cluster: %s", link)
+
+
 @contextmanager
 def _quiet_client() -> Iterator[None]:
     """Keep the client from logging the traceback of a lost scheduler, which is raised as a one-line error."""
@@ -95,8 +132,9 @@ def _connect(address: str) -> Any:
     from distributed import Client
     from distributed.security import Security
 
+    security = _credentials.get(address) or Security()
     # A client without certificates would be left half initialized.
-    if urlsplit(address).scheme == "tls" and Security().get_connection_args("client")["ssl_context"] is None:
+    if urlsplit(address).scheme == "tls" and security.get_connection_args("client")["ssl_context"] is None:
         raise InputError(
             f"{address} needs certificates; name them in Dask's configuration under distributed.comm.tls "
             "(ca-file, client.cert, client.key)"
@@ -104,7 +142,8 @@ def _connect(address: str) -> Any:
     configured = parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))
     try:
         # Never make it the process-wide default: it would remain so even after a failed connection.
-        return Client(address, timeout=min(configured, CONNECT_SECONDS), set_as_default=False)
+        seconds = min(configured, CONNECT_SECONDS)
+        return Client(address, timeout=seconds, set_as_default=False, security=security)
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         pass_on_machine(error)
         reason = " ".join(str(error).split())

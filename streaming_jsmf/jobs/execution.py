@@ -14,7 +14,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import resource_tracker
 from typing import Any
-from urllib.parse import urlsplit
 
 import dask.local
 import dask.multiprocessing
@@ -26,18 +25,18 @@ from streaming_jsmf.config import ExecutionOptions
 from streaming_jsmf.errors import InputError, StoreError, option
 from streaming_jsmf.jobs.cluster import (
     LOCAL_SCHEDULERS,
+    address_of,
+    is_address,
     losses_in_one_line,
     reported,
     require_report,
     running_scheduler,
+    tell_dashboard,
     worker_threads,
 )
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.process_limits import PROCESS_BYTES, shortage
 from streaming_jsmf.storage.paths import StorePath
-
-#: URL schemes of scheduler addresses supported by distributed.
-ADDRESS_SCHEMES = ("tcp", "tls", "ucx", "ws", "wss")
 
 
 @dataclass(frozen=True)
@@ -73,12 +72,10 @@ class Execution(ExecutionOptions):
     """Settings of a job's execution; see ``ExecutionOptions``."""
 
     def __post_init__(self) -> None:
-        # A client or a cluster of Dask stands for the address of its scheduler.
-        address = getattr(getattr(self.scheduler, "scheduler", None), "address", None)
-        object.__setattr__(self, "scheduler", address or self.scheduler)
+        object.__setattr__(self, "scheduler", address_of(self.scheduler))
         super().__post_init__()
         known = (*LOCAL_SCHEDULERS, "cluster")
-        if self.scheduler not in known and not _is_address(self.scheduler):
+        if self.scheduler not in known and not is_address(self.scheduler):
             raise InputError(
                 f"{option.scheduler} is {self.scheduler!r}; give one of {', '.join(known)}, or an address such as "
                 "tcp://HOST:8786"
@@ -103,12 +100,17 @@ class Execution(ExecutionOptions):
     @property
     def elsewhere(self) -> bool:
         """Whether tasks run on a running scheduler, whose machines may not see temporary files of this one."""
-        return _is_address(self.scheduler)
+        return is_address(self.scheduler)
 
     @property
     def mixed(self) -> bool:
         """Whether tasks may run on machines with other versions of packages or other processors than this one."""
         return self.allow_mixed and self.elsewhere
+
+    @property
+    def noted(self) -> dict[str, str]:
+        """What the settings of a corpus say of ``mixed`` workers, as ``package_versions`` does."""
+        return {"workers": "mixed"} if self.mixed else {}
 
     @property
     def threads_here(self) -> int:
@@ -128,7 +130,7 @@ class Execution(ExecutionOptions):
         # Limits apply to each process. The limits of workers of a running scheduler are unknown here.
         processes = 1 if self.scheduler in ("threads", "synchronous") else self.concurrency
         short = shortage(max(0, needed // processes - PROCESS_BYTES), self.concurrency // processes)
-        if short is not None and not _is_address(self.scheduler):
+        if short is not None and not is_address(self.scheduler):
             raise InputError(f"{what} needs {short}; {hint}, or raise the limit")
 
     @contextmanager
@@ -181,6 +183,7 @@ class Execution(ExecutionOptions):
                 yield {"scheduler": dask.multiprocessing.get, "pool": pool, "chunksize": 1}
         else:
             with self._client(target, sources) as client, reported(client, self.performance_report):
+                tell_dashboard(client.dashboard_link)
                 yield {"scheduler": client}
 
     @contextmanager
@@ -227,15 +230,6 @@ def _lost_processes_in_one_line() -> Iterator[None]:
         raise StoreError(
             "worker processes were killed; run the same command again to go on from what is committed"
         ) from error
-
-
-def _is_address(text: str) -> bool:
-    """Whether ``text`` is scheme://host:port; a distributed client of anything else would be left half initialized."""
-    try:
-        parts = urlsplit(text)
-        return parts.scheme in ADDRESS_SCHEMES and bool(parts.hostname) and parts.port is not None
-    except ValueError:
-        return False
 
 
 @contextmanager

@@ -73,9 +73,14 @@ class Conditions:
                 f"computes with {found}, and here it is {self.processor}; use one type of processor, because others "
                 f"give other bits, or {self.overruled_by}"
             )
-        if reason := _unreadable(self.token, self.token.parent):
-            return reason
-        return next((reason for path in self.sources if (reason := _unreadable(path, path))), "")
+        unreadable = ((self.token, self.token.parent), *((path, path) for path in self.sources))
+        failures = (_unreadable(path, place) for path, place in unreadable)
+        return next(filter(None, failures), "") or _unwritable(_token(self.token.with_suffix("")))
+
+
+def _token(stem: StorePath) -> StorePath:
+    """A name by which the next writer of a local target recognizes a leftover of a killed process."""
+    return stem.with_name(f"{stem.name}.{uuid.uuid4().hex}")
 
 
 def _unreadable(path: str | StorePath, place: str | StorePath) -> str:
@@ -92,12 +97,30 @@ def _unreadable(path: str | StorePath, place: str | StorePath) -> str:
             "the same path, or a URL"
         )
     except (OSError, StreamingJSMFError) as error:
-        reason = finding(error) if isinstance(error, StreamingJSMFError) else str(error.strerror or error)
-        return (
-            f"cannot read {location(place)} ({location(reason)}); give every worker the packages, credentials and "
-            "permissions that this command has"
-        )
+        return _refused("read", place, error)
     return ""
+
+
+def _unwritable(path: StorePath) -> str:
+    """Why this process cannot write the file at ``path``, which is removed again."""
+    try:
+        write_bytes(path, b"written by a worker\n")
+        remove_file(path)
+    except (OSError, StreamingJSMFError) as error:
+        return _refused("write to", path.parent, error)
+    return ""
+
+
+def _refused(what: str, place: str | StorePath, error: Exception) -> str:
+    reason = (
+        finding(error)
+        if isinstance(error, StreamingJSMFError)
+        else str(getattr(error, "strerror", 0) or error)
+    )
+    return (
+        f"cannot {what} {location(place)} ({location(reason)}); give every worker the packages, credentials and "
+        "permissions that this command has"
+    )
 
 
 class _Admission(WorkerPlugin):  # type: ignore[misc]
@@ -131,8 +154,7 @@ def admitted(client: Any, target: StorePath, sources: Sequence[str], *, allow_mi
 
     Raises ``InputError``, which names the worker, the difference and what to do.
     """
-    # A name by which the next writer of a local target recognizes a leftover of a killed one.
-    token = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    token = _token(target.with_name(f".{target.name}"))
     write_bytes(token, b"every worker must see this file\n")
     try:
         conditions = Conditions.here(token, sources, allow_mixed=allow_mixed)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.config import ScanSettings, fields_given, settings_of, takes
-from streaming_jsmf.corpus import Corpus
+from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.format import corpus_root
 from streaming_jsmf.corpus.units import list_units
 from streaming_jsmf.errors import InputError, option
@@ -23,6 +23,7 @@ from streaming_jsmf.moments.integrity import damage, is_cleared, remove_leftover
 from streaming_jsmf.moments.manifest import (
     StoreManifest,
     new_manifest,
+    read_manifest,
     refuse_lost_root,
     relocate,
     with_third_moment,
@@ -31,7 +32,7 @@ from streaming_jsmf.moments.memory import fitting_settings, require_scan_memory
 from streaming_jsmf.moments.run import repair_words, run_stages, switch, write_empty_store
 from streaming_jsmf.moments.store import Moments, open_moments, read_store
 from streaming_jsmf.storage.lock import recover, sole_writer
-from streaming_jsmf.storage.paths import StorePath, node_exists, store_path
+from streaming_jsmf.storage.paths import StorePath, join, node_exists, store_path
 from streaming_jsmf.storage.replace import remove_store, store_written
 from streaming_jsmf.storage.results import Found, Wanted
 
@@ -101,7 +102,8 @@ def scan(
         if not begun:
             settings = None if settings is None else _as_stored(stored, settings, execution)
             require_changeable(stored, corpus, settings, changes)
-        start, sources = partial(_continued, path, begun, execution), ()
+        start = partial(_continued, path, begun, execution)
+        sources = () if begun else _sources(stored, changes)
     with sole_writer(path):
         is_new = of_corpus and (overwrite or not node_exists(path / RECORDS / "range"))
         bad_input = partial(_discard_unusable, path) if is_new else None
@@ -111,6 +113,15 @@ def scan(
             for mark, apply in list(steps.items())[begun:]:
                 store = apply(store, execution, executor, mark=mark)
     return open_moments(path)
+
+
+def _sources(store: Moments, changes: Changes) -> tuple[str, ...]:
+    """The first file of each corpus that a change reads and that may be new to the workers."""
+    files = [file for path in changes.add for file in open_corpus(path).first_files]
+    for other in changes.merge if store.reads_twice else ():
+        entries = read_manifest(store_path(other, "a moments store")).corpora
+        files += [join(entry.path, name) for entry in entries for name in sorted(entry.shards)[:1]]
+    return tuple(files)
 
 
 def _planned(

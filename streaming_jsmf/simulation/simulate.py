@@ -13,7 +13,7 @@ Until it is committed, a simulation is a directory with this layout::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from threading import Lock
@@ -133,7 +133,7 @@ def simulate_lda(
             finally:
                 _last_sampler.cache_clear()
             with publish() as place:
-                _assemble(place, simulation, job.records(), totals)
+                _assemble(place, simulation, job.records(), totals, execution.noted)
     return open_corpus(str(path))
 
 
@@ -220,7 +220,13 @@ def write_part(simulation: Simulation, part: int) -> Record:
     return write_task_shards(simulation.folder.root, STEP, part, ranges, limits, fill)
 
 
-def _assemble(place: StorePath, simulation: Simulation, parts: Sequence[Record], totals: WordCounts) -> None:
+def _assemble(
+    place: StorePath,
+    simulation: Simulation,
+    parts: Sequence[Record],
+    totals: WordCounts,
+    noted: Mapping[str, str],
+) -> None:
     """Write the corpus with its topics."""
     settings = simulation.settings
     write_truth(place / TRUTH_NAME, truth_of(settings))
@@ -234,6 +240,7 @@ def _assemble(place: StorePath, simulation: Simulation, parts: Sequence[Record],
         "separable": settings.separable,
         "zipf": settings.zipf,
         "seed": settings.seed,
+        **noted,
     }
     finish_directory(place, shards, totals, Origin(settings=said, request=simulation.arguments))
 

@@ -1,0 +1,334 @@
+"""Every verb on separated hosts that share only a bucket, with the digests of a local run; and faults of their parts.
+
+With ``-rP``, the tests print the rows of the table of faults in docs/cluster.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.lab import BUCKET, KEYS, Lab, lab, missing, weed
+from tests.outcomes import Outcome
+from tests.processes import PATIENCE, SOURCE, Process, command, ended, finished
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.cluster,
+    pytest.mark.skipif(bool(missing()), reason=f"separates hosts: {missing()}"),
+]
+
+SERVERS = ["moto", *(["seaweedfs"] if weed() else [])]
+
+
+def on(servers: list[str]) -> Any:
+    return pytest.mark.parametrize("hosts", servers, indirect=True, scope="module")
+
+
+with_faults = on(SERVERS[-1:])
+
+UPLOAD = "import sys, fsspec; fsspec.filesystem('s3').put(*sys.argv[1:], recursive=True)"
+#: Prints the digests of the results below a place.
+DIGESTS = """
+import hashlib, json, sys
+import fsspec
+from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.moments.store import read_store
+from streaming_jsmf.storage.paths import store_path
+from streaming_jsmf.topics.store import read_model
+
+def of_bytes(data):
+    return hashlib.sha256(data).hexdigest()
+
+def digest(name):
+    place = f"{sys.argv[1]}/{name}"
+    if name in ("corpus", "simulated"):
+        corpus = open_corpus(place)
+        return {shard.name: shard.sha256 for shard in corpus.shards} | {"": corpus.vocabulary_sha256}
+    if name == "m.zarr":
+        return read_store(store_path(place)).digests()
+    if name in ("f.zarr", "p.zarr", "fitted", "chosen/k=4", "chosen/k=6"):
+        arrays = read_model(store_path(place)).arrays
+        return {array: of_bytes(repr(values.tolist()).encode()) for array, values in arrays.items()}
+    files, root = fsspec.core.url_to_fs(place)
+    names = [root] if files.isfile(root) else sorted(files.find(root))
+    data = {file.removeprefix(root): files.cat_file(file).replace(sys.argv[1].encode(), b"PLACE") for file in names}
+    return {file: of_bytes(contents) for file, contents in data.items()}
+
+print(json.dumps({name: digest(name) for name in sys.argv[2:]}))
+"""
+
+#: Verbs in an order in which each finds what it needs, below a place ``{}``; those of one host end with a bar.
+VERBS = """
+ingest {}/texts {}/corpus --min-df 1 --max-df 1.0 --tokens-per-shard 4000
+scan {}/corpus {}/m.zarr --max-topics 8 --partition-nonzeros 1000
+infer {}/m.zarr {}/f.zarr --topics 6 |
+polish {}/f.zarr {}/corpus {}/p.zarr --steps 3
+evaluate {}/p.zarr --corpus {}/corpus --json
+transform {}/p.zarr {}/corpus {}/shares
+transform {}/p.zarr {}/corpus {}/shares.parquet
+transform {}/p.zarr {}/corpus {}/shares.zarr
+transform {}/p.zarr {}/corpus {}/shares.csv
+documents {}/p.zarr {}/shares --topic 2 --out {}/documents.csv |
+over-time {}/p.zarr {}/shares --by date:year --corpus {}/corpus --out {}/over-time.csv |
+report {}/p.zarr {}/report.html --shares {}/shares --corpus {}/corpus |
+choose-k {}/m.zarr --topics 4,6 --out {}/chosen --replicas 0 --corpus {}/corpus --json
+fit {}/corpus {}/fitted --topics 6
+simulate {}/simulated --documents 200 --vocabulary-size 60 --topics 3 --documents-per-shard 100
+""".strip().splitlines()
+
+#: What they leave. A report names the place of its model, so its bytes differ.
+RESULTS = (
+    *("corpus", "m.zarr", "f.zarr", "p.zarr", "shares", "shares.parquet", "shares.zarr", "shares.csv"),
+    *("documents.csv", "over-time.csv", "chosen/k=4", "chosen/k=6", "fitted", "simulated"),
+)
+
+
+def texts(folder: Path) -> Path:
+    """600 documents of six topics with dates, in four files."""
+    random = Random(7)
+    folder.mkdir()
+    words = [["".join(random.choices("abcdefghijklmnop", k=6)) for _ in range(30)] for _ in range(6)]
+    for part in range(4):
+        with (folder / f"part-{part}.jsonl").open("w", encoding="utf-8") as file:
+            for number in range(150):
+                pair = random.choices(words, k=2)
+                text = " ".join(random.choice(random.choices(pair, (3, 1))[0]) for _ in range(30))
+                date = f"{2015 + random.randrange(6)}-0{1 + random.randrange(9)}-11"
+                file.write(json.dumps({"id": f"d{part}-{number}", "text": text, "date": date}) + "\n")
+    return folder
+
+
+def lines(place: object, *where: str) -> list[list[str]]:
+    """The command lines of the verbs below ``place``; ``where`` are options of those that take a scheduler."""
+    return [
+        [part.replace("{}", str(place)) for part in line.removesuffix("|").split()]
+        + [*(() if line.endswith("|") else where)]
+        for line in VERBS
+    ]
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache of compiled functions, which the run on this machine fills for the hosts."""
+    folder = Path(os.environ.get("NUMBA_CACHE_DIR") or tmp_path_factory.mktemp("kernels"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def local(kernels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of the verbs on this machine."""
+    place = tmp_path_factory.mktemp("local")
+    texts(place / "texts")
+    for line in lines(place):
+        finished(command(*line), NUMBA_CACHE_DIR=str(kernels))
+    return place
+
+
+@pytest.fixture(scope="module")
+def hosts(
+    request: pytest.FixtureRequest, kernels: Path, local: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Lab]:
+    """A lab with an S3 server whose bucket has the texts, and below ``made`` the corpus of the local run."""
+    with lab(tmp_path_factory.mktemp("logs"), kernels) as running:
+        running.store(request.param)
+        running.python(UPLOAD, local / "texts", f"{BUCKET}/texts")
+        running.python(UPLOAD, local / "corpus", f"{BUCKET}/made/corpus")
+        yield running
+
+
+def digests_of(hosts: Lab, place: str, *names: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(hosts.python(DIGESTS, place, *names))
+    return found
+
+
+@pytest.fixture(scope="module")
+def expected(local: Path) -> dict[str, Any]:
+    """Digests of the results of the run on this machine."""
+    done = ended([sys.executable, "-c", DIGESTS, str(local), *RESULTS])
+    assert done.code == 0, done.err
+    found: dict[str, Any] = json.loads(done.out)
+    return found
+
+
+@on(SERVERS)
+def test_every_verb_has_the_digests_of_a_local_run(hosts: Lab, expected: dict[str, Any]) -> None:
+    with hosts.cluster(nanny=True):
+        hosts.faults()
+        for line in lines(BUCKET, "--scheduler", hosts.scheduler_address):
+            begun, done = time.monotonic(), hosts.verb(*line)
+            assert done.code == 0, f"{' '.join(line)}: {done.err}"
+            requests = sum(hosts.faults().values())
+            print(f"| {' '.join(line[:2])} | {time.monotonic() - begun:.0f} s | {requests} requests |")
+    found = digests_of(hosts, BUCKET, *RESULTS)
+    assert {name for name in RESULTS if found[name] != expected[name]} == set()
+
+
+# -- faults ------------------------------------------------------------------------------------------------------------
+
+
+#: Share of requests that fail.
+SHARE = 0.05
+
+
+class Trial:
+    """A scan of ten partitions while something fails, the row of the table about it, and the scan that completes it."""
+
+    def __init__(self, hosts: Lab, expected: dict[str, Any], fault: str) -> None:
+        self._hosts, self._expected, self._fault = hosts, expected["m.zarr"], fault
+        self.place = f"{BUCKET}/{re.sub('[^a-z0-9]+', '-', fault)}"
+        settings = ["--max-topics", "8", "--partition-nonzeros", "1000", "--scheduler"]
+        scan = ["scan", f"{BUCKET}/made/corpus", f"{self.place}/m.zarr", *settings]
+        self.line = [*scan, hosts.scheduler_address]
+        hosts.faults()
+        self._begun = time.monotonic()
+
+    def run(self, *options: str) -> Outcome:
+        return self._hosts.verb(*self.line, *options)
+
+    @contextmanager
+    def begun(self) -> Iterator[Process]:
+        """Yield the running command once it has committed some partitions."""
+        with self._hosts.running(*self.line) as process:
+            assert process.stderr is not None
+            seen = 0
+            while seen < 3:
+                said = process.stderr.readline()
+                assert said, "it ended before"
+                seen += "committed" in said
+            yield process
+
+    def require(self, done: Outcome, codes: set[int]) -> None:
+        """Require one line or the right bits, and that the next run has them."""
+        seconds, counts = time.monotonic() - self._begun, self._hosts.faults()
+        errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
+        answered = "right bits" if done.code == 0 else " ".join(errors)
+        some = (
+            f" ({counts['faults']} of {sum(counts.values()) - counts['faults']})"
+            if "faults" in counts
+            else ""
+        )
+        print(f"| {self._fault}{some} | {done.code} | {seconds:.0f} s | {answered} |")
+        assert done.code in codes, done.err
+        assert "Traceback" not in done.err
+        assert len(errors) == (1 if done.code > 0 else 0), done.err
+        if done.code == 0:
+            self.require_bits()
+
+    def require_bits(self) -> None:
+        assert digests_of(self._hosts, self.place, "m.zarr")["m.zarr"] == self._expected
+
+    def complete(self) -> None:
+        done = self.run()
+        assert done.code == 0, done.err
+        self.require_bits()
+
+
+@pytest.fixture
+def trial(hosts: Lab, expected: dict[str, Any]) -> Callable[[str], Trial]:
+    return lambda fault: Trial(hosts, expected, fault)
+
+
+def ended_by_itself(process: Process) -> Outcome:
+    _, error = process.communicate(timeout=PATIENCE)
+    return Outcome(process.returncode, "", error)
+
+
+@with_faults
+@pytest.mark.parametrize("kind", ["500", "503", "reset", "truncate", "flip"])
+def test_a_bucket_with_faulty_answers(kind: str, hosts: Lab, trial: Callable[[str], Trial]) -> None:
+    of_some = trial(f"{kind} for 5 % of requests")
+    with hosts.cluster():
+        hosts.faults(kind=kind, share=SHARE)
+        of_some.require(of_some.run(), {0, 2, 3})
+        of_some.complete()
+
+
+@with_faults
+@pytest.mark.parametrize("who", ["worker", "scheduler", "client"])
+def test_a_killed_process(who: str, hosts: Lab, trial: Callable[[str], Trial]) -> None:
+    killed = trial(f"{who} killed")
+    with hosts.cluster() as (scheduler, *workers), killed.begun() as client:
+        struck = {"worker": workers[0], "scheduler": scheduler, "client": client}[who]
+        struck.kill()
+        killed.require(
+            ended_by_itself(client), {"worker": {0}, "scheduler": {3}, "client": {-signal.SIGKILL}}[who]
+        )
+        if who == "scheduler":
+            for worker in workers:
+                worker.wait(timeout=PATIENCE)
+        if who == "client":
+            killed.complete()
+    if who != "client":
+        with hosts.cluster():
+            killed.complete()
+
+
+@with_faults
+@pytest.mark.parametrize(
+    ("host", "seconds"), [("worker-0", 5), ("worker-1", 60), ("bucket", 5), ("bucket", 60), ("client", 5)]
+)
+def test_a_link_that_is_down(host: str, seconds: int, hosts: Lab, trial: Callable[[str], Trial]) -> None:
+    cut = trial(f"link of {host} down {seconds} s")
+    with hosts.cluster():
+        with cut.begun() as client:
+            hosts.hosts[host].link("down")
+            time.sleep(seconds)
+            hosts.hosts[host].link("up")
+            done = ended_by_itself(client)
+        cut.require(done, {0, 3})
+        cut.complete()
+
+
+OTHER_NUMBA = "other/numba-0.0.1.dist-info"
+
+
+@with_faults
+@pytest.mark.parametrize("what", ["another version", "no credentials"])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_worker_that_cannot_do_the_work(
+    what: str, late: bool, hosts: Lab, trial: Callable[[str], Trial]
+) -> None:
+    metadata = "Metadata-Version: 2.1\nName: numba\nVersion: 0.0.1\n"
+    hosts.hosts["late"].run("sh", "-c", f"mkdir -p {OTHER_NUMBA}; echo '{metadata}' > {OTHER_NUMBA}/METADATA")
+    changes = {
+        "another version": {"PYTHONPATH": os.pathsep.join((str(hosts.work / "other"), SOURCE))},
+        "no credentials": dict.fromkeys(KEYS, ""),
+    }[what]
+    unfit = trial(f"worker with {what}, {'late' if late else 'from the start'}")
+    with hosts.cluster(workers=2), ExitStack() as stack:
+        if not late:
+            stack.enter_context(hosts.worker("late", **changes))
+            hosts.python(WAIT, hosts.scheduler_address, 3)
+            unfit.require(unfit.run(), {2})
+            return
+        client = stack.enter_context(unfit.begun())
+        worker = stack.enter_context(hosts.worker("late", **changes))
+        unfit.require(ended_by_itself(client), {0})
+        worker.wait(timeout=PATIENCE)
+
+
+WAIT = (
+    "import sys, distributed; distributed.Client(sys.argv[1]).wait_for_workers(int(sys.argv[2]), timeout=300)"
+)
+
+
+@with_faults
+def test_workers_without_enough_memory(hosts: Lab, trial: Callable[[str], Trial]) -> None:
+    small = trial("workers out of memory")
+    with hosts.cluster(nanny=True, limit="220MiB"):
+        small.require(small.run(), {2, 3})
+    with hosts.cluster():
+        small.complete()
