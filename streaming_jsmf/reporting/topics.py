@@ -192,9 +192,10 @@ def frame_of(model: AnyModel | Model, words: int | None = None) -> pd.DataFrame:
     shown = shown_topics(model, NEEDED, OPTIONAL)
     listed = shown.listed_words(count)
     vocabulary, shares = shown.words, shown.model.arrays["topic_probability"]
+    probabilities, _ = read_listed(shown.panels(), listed, shares)
     pairs = [
         [*zip(map(str, vocabulary[row]), known.tolist(), strict=True)]
-        for row, known in zip(listed, shown.probabilities(listed), strict=True)
+        for row, known in zip(listed, probabilities, strict=True)
     ]
     columns = {"topic": shown.numbers, "share": shares, "label": shown.names, "words": pairs}
     return pd.DataFrame(columns).sort_values("share", ascending=False, kind="stable", ignore_index=True)

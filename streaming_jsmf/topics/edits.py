@@ -298,15 +298,6 @@ class EditedTopics:
             return np.asarray(listed[:, :count])
         return longer_lists(listed, self.panels(), count)
 
-    def probabilities(self, listed: NDArray[np.int64]) -> NDArray[np.float64]:
-        """p(word | topic) of the words ``listed``, in the same shape; reads ``word_topic``."""
-        found, start = np.zeros(listed.shape), 0
-        for panel in self.panels():
-            topics, ranks = np.nonzero((listed >= start) & (listed < start + len(panel)))
-            found[topics, ranks] = panel[listed[topics, ranks] - start, topics]
-            start += len(panel)
-        return found
-
     @property
     def _is_unchanged(self) -> bool:
         return len(self.groups) == self.edits.n_topics
