@@ -26,6 +26,7 @@ _NAMES = {
     "interface.choose_k": "choose_k",
     "interface.fit": "fit",
     "interface.topic_model": "TopicModel",
+    "interface.update": "update",
     "jobs.execution": "Execution",
     "moments.store": "open_moments",
     "moments.scan": "scan",
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from streaming_jsmf.interface.choose_k import choose_k as choose_k
     from streaming_jsmf.interface.fit import fit as fit
     from streaming_jsmf.interface.topic_model import TopicModel as TopicModel
+    from streaming_jsmf.interface.update import update as update
     from streaming_jsmf.jobs.execution import Execution as Execution
     from streaming_jsmf.moments.scan import scan as scan
     from streaming_jsmf.moments.store import open_moments as open_moments

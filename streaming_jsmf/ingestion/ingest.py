@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory,
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.bags import Contents, read_source
 from streaming_jsmf.ingestion.columns import choose_types
+from streaming_jsmf.ingestion.files import FILES_NAME
 from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.job import Column, Ingest, Piece
 from streaming_jsmf.ingestion.losses import (
@@ -33,12 +34,20 @@ from streaming_jsmf.ingestion.readers.base import limits
 from streaming_jsmf.ingestion.readers.values import require_few
 from streaming_jsmf.ingestion.repeats import find_repeated_ids, save_repeats
 from streaming_jsmf.ingestion.shards import REWRITE, WRITE, write_shards
-from streaming_jsmf.ingestion.words import choose_words, with_found_phrases, with_language, word_counts
+from streaming_jsmf.ingestion.words import (
+    choose_words,
+    new_words,
+    with_found_phrases,
+    with_language,
+    word_counts,
+)
+from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.workspace import Commit
 from streaming_jsmf.process_limits import PROCESS_BYTES
 from streaming_jsmf.storage.paths import is_url, normalize
+from streaming_jsmf.storage.tables import write_table
 
 logger = logging.getLogger(__name__)
 
@@ -200,6 +209,7 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, commit: Commit) 
         **(origin.settings or {}),
         **curation_fields(ingest),
         **({PHRASES: "\n".join(phrases)} if phrases else {}),
+        **({} if ingest.grows is None else new_words(ingest, pieces)),
         **read,
         "duplicate_documents": n_duplicates,
     }
@@ -207,7 +217,20 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, commit: Commit) 
     write_quarantine(ingest)
     made = root / CORPUS
     finish_directory(made, entries, totals, replace(origin, dropped=dropped, settings=settings))
+    if ingest.files is not None:
+        write_table(
+            made / FILES_NAME, ingest.files.table(_runs(ingest, pieces, shards), numbered=not ingest.ids)
+        )
     commit(made)
+
+
+def _runs(ingest: Ingest, pieces: Sequence[Piece], written: Sequence[Record]) -> Iterator[tuple[str, int]]:
+    """Yield the path of the file, and the number, of each run of kept documents."""
+    assert ingest.files is not None
+    for piece, record in zip(pieces, written, strict=True):
+        units = dict(piece.group.numbered())
+        for unit, documents in record["of_units"]:
+            yield ingest.files.path(units[unit].path), documents
 
 
 def _require_many_or_short(ingest: Ingest, pieces: Sequence[Piece]) -> None:

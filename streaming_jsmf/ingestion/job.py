@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from streaming_jsmf.config import Curation, OnBadRecord
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
+from streaming_jsmf.ingestion.files import Grown, SourceFiles
 from streaming_jsmf.ingestion.readers.base import Unit
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
@@ -110,6 +111,8 @@ class Ingest:
     known_kinds : Kinds (see ``columns``) of the metadata columns of the corpus of the vocabulary, "" for strings.
     max_dropped : Share of the documents that may be lost.
     ids : Type of the ids, int64 or string, known after the first pass; "" numbers the documents.
+    files : The files of the source, recorded with a corpus that can grow.
+    grows : The corpus that the documents are added to, if there is one.
     columns : Metadata columns of the corpus, known after the first pass.
     """
 
@@ -127,6 +130,8 @@ class Ingest:
     max_dropped: float = 0.5
     ids: str = ""
     columns: tuple[Column, ...] = ()
+    files: SourceFiles | None = field(default=None, repr=False)
+    grows: Grown | None = None
 
     @property
     def guessed_id(self) -> str | None:
@@ -160,7 +165,7 @@ class Ingest:
         unit: str = "bytes",
     ) -> list[Record]:
         """Run the tasks of a step that are not committed or are damaged, one for each item; return all records."""
-        context = replace(self, units=(), words=None, vocabulary=None)
+        context = replace(self, units=(), words=None, vocabulary=None, files=None)
         sizes = [item.size for item in items]
         job = map_job(task, context, sizes, self.folder.checkpoints(step), unit, items=items)
         run_job(job, executor)

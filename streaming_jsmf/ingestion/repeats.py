@@ -155,6 +155,8 @@ def find_repeated_ids(
     logged. Raises ``InputError`` if another column repeats an id, unless bad records are quarantined.
     """
     name, repeats = ingest.guessed_id, find_repeats(_files(ingest, pieces, "identities"))
+    if name is not None and types and ingest.grows is not None and ingest.grows.numbered:
+        return ingest, {}
     if name is not None and types:
         found = Counter(faults) or +Counter(repeated=sum(map(len, repeats.values())))
         for reason, number in found.most_common(1):

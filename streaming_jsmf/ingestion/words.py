@@ -60,6 +60,9 @@ MERGE_ROWS = 1_000_000
 TABLE_ROWS = 1_000_000
 _SHOWN = 8
 
+#: Minimum document frequency of a new word, and number of them that are recorded.
+LEAST_NEW, SHOWN_NEW = 3, 20
+
 _COUNTS = ("document_frequency", "term_count")
 
 
@@ -113,6 +116,28 @@ def choose_words(ingest: Ingest, pieces: Sequence[Piece]) -> Selection:
             f"no word of the {read} read is left after the curation ({dropped or 'there are no words'}); {advice}"
         )
     return selection
+
+
+def new_words(ingest: Ingest, pieces: Sequence[Piece]) -> dict[str, Any]:
+    """Words that the rules of the curation would choose from these documents alone, and that the vocabulary lacks.
+
+    Returns settings for the manifest: ``new_words``, those in most documents first, and the ``new_tokens`` of all.
+    """
+    n_documents, stop_words = (
+        sum(piece.documents for piece in pieces),
+        load_stop_words(ingest.curation.stop_words),
+    )
+    ngrams = ingest.source.tokenizer.ngrams > 1
+    # A word has to occur in several documents, however few there are.
+    least = max(LEAST_NEW, least_documents(ingest.curation, n_documents))
+    curation = replace(ingest.curation, min_document_frequency=least, vocabulary_size=None)
+    found = select_words(word_counts(ingest, pieces), n_documents, curation, stop_words, ngrams=ngrams).counts
+    found = found.take(word_ids(found.words, pa.array(ingest.vocabulary, pa.string())) < 0)
+    order = np.argsort(-found.document_frequency, kind="stable")[:SHOWN_NEW]
+    return {
+        "new_words": "\n".join(found.take(order).words.to_pylist()),
+        "new_tokens": float(found.term_count.sum()),
+    }
 
 
 def word_counts(ingest: Ingest, pieces: Sequence[Piece]) -> Iterable[WordCounts]:
