@@ -89,14 +89,40 @@ class SourceFiles:
         ]
         return pa.table(columns, SCHEMA).replace_schema_metadata({NUMBERED: str(numbered)})
 
+    def followed(self, table: Any) -> Any:
+        """The table of a corpus with files that were moved or touched where, and as, they are now."""
+        rows = table.to_pylist()
+        free = self.states.keys() - {row["path"] for row in rows}
+        # A file that was moved has its contents, or its name, size and time.
+        moved = {key: path for path in sorted(free) for key in _keys(path, *self.states[path])}
+        for row in rows:
+            if row["path"] not in self.states:
+                found = [
+                    moved[key] for key in _keys(row["path"], row["state"], row["sha256"]) if key in moved
+                ]
+                row["path"] = found[0] if found else row["path"]
+            if self._is_same(row):
+                row |= {"source": self.source, "state": self.states[row["path"]][0]}
+        return pa.Table.from_pylist(rows, table.schema)
+
     def changed_since(self, table: Any) -> frozenset[str]:
         """The paths of files that are not in a table, or have other contents there (another state, if unknown)."""
-        known = {row["path"]: row for row in table.select(["path", "state", "sha256"]).to_pylist()}
+        return self.states.keys() - {row["path"] for row in table.to_pylist() if self._is_same(row)}
 
-        def same(path: str, state: str, sha256: str) -> bool:
-            before = known.get(path, {"state": "", "sha256": ""})
-            if sha256 and before["sha256"]:
-                return bool(sha256 == before["sha256"])
-            return bool(state) and state == before["state"]
+    def vanished_since(self, table: Any) -> frozenset[str]:
+        """The paths in a table that this source had, or that are in its folder, and that it has no longer."""
+        return frozenset(
+            row["path"]
+            for row in table.to_pylist()
+            if self.source and row["path"] not in self.states
+            if row["source"] == self.source or row["path"].startswith(f"{self.source}/")
+        )
 
-        return frozenset(path for path, of_file in self.states.items() if not same(path, *of_file))
+    def _is_same(self, row: Mapping[str, Any]) -> bool:
+        state, sha256 = self.states.get(row["path"], ("", ""))
+        known = bool(sha256 and row["sha256"])
+        return bool(sha256 == row["sha256"]) if known else bool(state) and state == row["state"]
+
+
+def _keys(path: str, state: str, sha256: str) -> list[str]:
+    return [key for key in (sha256, state and f"{path.rpartition('/')[2]} {state}") if key]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -75,17 +76,18 @@ class _Known:
             )
         return cls(corpus, read_manifest(place), read_table(path))
 
+    def with_files(self, files: Any) -> _Known:
+        """The same corpus with files that were moved; written at once, lest they are taken for new ones later."""
+        path = Path(self.corpus.root) / FILES_NAME
+        beside = path.with_name(f".{FILES_NAME}.{uuid.uuid4().hex}")
+        write_table(beside, files)
+        beside.replace(path)
+        return replace(self, files=files)
+
     @property
     def grown(self) -> Grown:
         numbered = (self.files.schema.metadata or {}).get(NUMBERED) == b"True"
         return Grown(int(self.manifest.settings["documents_read"] or 0), numbered)
-
-    def vanished(self, files: SourceFiles) -> frozenset[str]:
-        """The paths that this source had before and has no longer."""
-        if not files.source:
-            return frozenset()  # data in memory are added to those before
-        known = self.files.filter(pc.equal(self.files.column("source"), files.source)).column("path")
-        return frozenset(known.to_pylist()) - files.states.keys()
 
 
 def grow_corpus(
@@ -114,11 +116,14 @@ def grow_corpus(
         request = _as_before(reading or IngestRequest(), known, location.path)
         added = place.with_name(f"{place.name}.added")
         planned, origin = plan_ingest(
-            location, added, request, choose=lambda files: files.changed_since(known.files)
+            location, added, request, choose=lambda files: files.changed_since(files.followed(known.files))
         )
         assert planned.files is not None
-        new = planned.files.changed_since(known.files)
-        gone = known.vanished(planned.files) if vanished != "keep" else frozenset[str]()
+        files = planned.files.followed(known.files)
+        new = planned.files.changed_since(files)
+        gone = planned.files.vanished_since(files) if vanished != "keep" else frozenset[str]()
+        if files != known.files:
+            known = known.with_files(files)
         if not (new or gone):
             return known.corpus
         _require_most_left(known, gone, vanished)

@@ -18,6 +18,7 @@ from streaming_jsmf.config import (
     StodSettings,
     UpdateSettings,
     Vanished,
+    declared,
     request_of,
     settings_of,
     takes,
@@ -105,7 +106,7 @@ def _lines_of(path: str, topics: Mapping[str, Any]) -> list[str]:
     changes = topics["changes"]
     gone = {change["topic"] for change in changes}
     kept = [each for topic, each in enumerate(topics["distances"]) if topic not in gone]
-    far = f", at a distance of {min(kept):.2f} to {max(kept):.2f}" if kept else ""
+    far = f", at distances up to {max(kept):.2f} from what they were at first" if kept else ""
     lines = [f"{location(path)}: {len(kept)} of {len(topics['distances'])} topics kept{far}"]
     for change in changes:
         related = "split from" if change["event"] == "new" else "merged into"
@@ -257,9 +258,9 @@ def _found(
     listener: Listener,
 ) -> Model:
     """Infer topics from the moments, and polish from the present ones if these are polished."""
-    fields = {name: value for name, value in present.settings.items() if name != "polish"}
     kind = StodSettings if present.engine == "stod" else InferSettings
-    plan = InferPlan(store, kind(**fields), execution.threads_here)
+    known = {name: value for name, value in present.settings.items() if name in declared(kind)}
+    plan = InferPlan(store, kind(**known), execution.threads_here)
     request = {"inferred": plan.fingerprint, "present": present.fingerprint, "algorithm": ALGORITHM_VERSION}
     found = plan.fit(listener)
     found = replace(found, provenance={**found.provenance, "fingerprint": fingerprint(request)})
