@@ -6,6 +6,7 @@ Pages are Markdown. The references of functions, commands and settings are gener
 from __future__ import annotations
 
 import filecmp
+import inspect
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,6 +16,7 @@ from docutils import nodes
 
 import streaming_jsmf
 from streaming_jsmf import config
+from streaming_jsmf.cli.main import COMMANDS
 from streaming_jsmf.config.fields import Field, declared_in, type_text
 
 HERE = Path(__file__).parent
@@ -110,6 +112,22 @@ def copy_notebooks(_app: object) -> None:
             shutil.copyfile(source, copy)
 
 
+def command_pages(_app: object) -> None:
+    """Write a page for each command, from its help."""
+    folder = HERE / "commands"
+    folder.mkdir(exist_ok=True)
+    for command in COMMANDS:
+        module = inspect.getmodule(command.callback)
+        name = next(name for name, value in vars(module).items() if value is command)
+        page = (
+            f"```{{eval-rst}}\n.. click:: {module.__name__}:{name}\n"
+            f"   :prog: streaming-jsmf {command.name}\n```\n"
+        )
+        target = folder / f"{command.name}.md"
+        if not target.exists() or target.read_text() != page:  # unchanged pages are not built again
+            target.write_text(page)
+
+
 def add_pictures(app: Any, doctree: nodes.document, page: str) -> None:
     """Add the first figure of each notebook to the gallery."""
     if page != "notebooks/index":
@@ -129,5 +147,6 @@ def add_pictures(app: Any, doctree: nodes.document, page: str) -> None:
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.connect("builder-inited", copy_notebooks)
+    app.connect("builder-inited", command_pages)
     app.connect("source-read", settings_tables)
     app.connect("doctree-resolved", add_pictures)

@@ -68,6 +68,10 @@ def main(chromium: str | None) -> None:
                 prepare(page)
                 page.wait_for_timeout(500)
             page.screenshot(path=DOCS / "images" / f"{name}.png")
+            if name == "report":  # of the front page, which follows the reader's setting
+                page.emulate_media(color_scheme="dark")
+                page.wait_for_timeout(500)
+                page.screenshot(path=DOCS / "images" / f"{name}_dark.png")
         browser.close()
 
 

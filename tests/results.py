@@ -35,7 +35,7 @@ def write_stores(folder: Path) -> Path:
 
 
 def write_result(folder: Path, request: dict[str, Any], part: str = WHOLE) -> Path:
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     (folder / "manifest.json").write_text(json.dumps(request))
     (folder / "part-00000.parquet").write_text(part)
     return folder

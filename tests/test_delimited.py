@@ -224,6 +224,7 @@ def test_tab_separated_lines_hold_quotes_as_text(tmp_path):
         ("größe,text\nä,ö\n".encode("cp1252"), {"encoding": "utf-8,cp1252"}, [["ä", "ö"]]),
         ("text|n\n漢字|é\n".encode("gb18030"), {"encoding": "gb18030"}, [["漢字", "é"]]),
         ("text,n\né,1\n".encode("utf-16"), {}, [["é", "1"]]),
+        (b'x\na\n\0"', {}, [["a"], ['\0"']]),  # not U+780A, U+610A and a quotation mark of UTF-16
         ("text¦n\né,¦1\n", {"delimiter": "¦"}, [["é,", "1"]]),
         ("text;n\n'a; \"b\"';1\n", {}, [['a; "b"', "1"]]),
         ("text;n\n'a';1\n", {"quotechar": '"'}, [["'a'", "1"]]),

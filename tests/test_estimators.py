@@ -26,6 +26,7 @@ from scipy.sparse import coo_matrix, csr_array, csr_matrix
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -271,10 +272,18 @@ def test_words_come_from_the_steps_before_or_are_given() -> None:
             LRJSMF(2, feature_names=given, **ONE).fit(counts)
 
 
+def test_a_grid_search_scans_each_fold_once(tmp_path: Path) -> None:
+    estimator = LRJSMF(max_topics=K, store=tmp_path / "{corpus}", **ONE)
+    search = GridSearchCV(estimator, {"n_topics": [2, 3, K]}, cv=2, refit=False).fit(COUNTS)
+    assert search.best_params_["n_topics"] == K
+    assert [open_moments(path).settings.max_topics for path in tmp_path.iterdir()] == [K, K]
+
+
 def test_score_is_the_log_likelihood_of_completed_documents(models: dict[type, Any], corpus: Path) -> None:
     found = models[LRJSMF]
     expected = Completer.of(found.components_.T, found.alpha_, COUNTS.sum(axis=0)).complete(csr_array(COUNTS))
     assert found.score(COUNTS) == pytest.approx(-np.log(expected.perplexity))
+    assert found.perplexity(COUNTS) == pytest.approx(expected.perplexity)
     assert found.score(corpus) == pytest.approx(found.score(COUNTS))
     shuffled = np.random.default_rng(0).permuted(COUNTS, axis=1)
     assert found.score(shuffled) < found.score(COUNTS)

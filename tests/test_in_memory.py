@@ -216,6 +216,13 @@ METADATA: dict[str, tuple[Any, Any, str]] = {
     "coded": (pa.array(["a"] * 150).dictionary_encode(), "a", ""),
     "runs": (pc.run_end_encode(pa.array([7] * 150)), 7, ""),
     "uuid": (pa.array([b"a" * 16] * 150, pa.uuid()), "61616161-6161-6161-6161-616161616161", ""),
+    "periods of pandas": (
+        pa.array(pd.period_range("1600-02", periods=150, freq="M")),
+        datetime.datetime(1600, 2, 1),
+        "",
+    ),
+    "intervals of pandas": (pa.array(pd.interval_range(0, 150)), "(0, 1]", ""),
+    "bins of pandas": (pa.array(pd.cut(range(150), [-1, 200])), "(-1, 200]", ""),
     "halves": (pa.array(np.full(150, 1.5, np.float16)), 1.5, ""),
     "nulls": (pa.nulls(150), None, ""),
 }

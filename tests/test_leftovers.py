@@ -123,8 +123,8 @@ def test_the_work_for_a_result_is_removed_only_once_the_result_exists(
     assert names(tmp_path) == {"t.partial"}, "it may be resumed"
     commit_killed(work)
     for _ in range(2):
-        with work.acquire(wanted_of(work)) as commit:
-            assert commit is None
+        with work.acquire(wanted_of(work)) as publish:
+            assert publish is None
         assert names(tmp_path) == {"t"}
 
 
@@ -136,8 +136,8 @@ def test_the_work_for_another_result_stays(work: Workspace, tmp_path: Path) -> N
     assert names(tmp_path) == {"t", "t.partial", ".t.lock.json"}, "the other command changes nothing"
     work.remove()
     leave_work(other)
-    with work.acquire(wanted_of(work)) as commit:
-        assert commit is None
+    with work.acquire(wanted_of(work)) as publish:
+        assert publish is None
     assert names(tmp_path) == {"t", "t.partial"}, "it would have replaced the result"
 
 
@@ -164,10 +164,11 @@ def test_a_damaged_result_is_replaced_by_a_new_one_but_foreign_files_are_not(
     write_result(work.target, dict(work.arguments), "damaged")
 
     def make_again() -> None:
-        with work.acquire(wanted_of(work)) as commit:
-            assert commit is not None
+        with work.acquire(wanted_of(work)) as publish:
+            assert publish is not None
             assert (work.target / "part-00000.parquet").read_text() == "damaged"
-            commit(write_result(work.directory / "made", dict(work.arguments)))
+            with publish() as place:
+                write_result(place, dict(work.arguments))
 
     (work.target / "thesis").write_text("mine")
     with pytest.raises(InputError, match=r"t/thesis: .*move it away"):
@@ -179,11 +180,11 @@ def test_a_damaged_result_is_replaced_by_a_new_one_but_foreign_files_are_not(
 
 
 def test_a_target_that_appears_meanwhile_is_not_replaced(work: Workspace, tmp_path: Path) -> None:
-    with work.acquire(wanted_of(work)) as commit:
-        assert commit is not None
+    with work.acquire(wanted_of(work)) as publish:
+        assert publish is not None
         (tmp_path / "t").write_text("mine")
-        with pytest.raises(InputError, match=r"t .*move it away"):
-            commit(work.directory)
+        with pytest.raises(InputError, match=r"t .*move it away"), publish():
+            pass
     assert (tmp_path / "t").read_text() == "mine"
 
 

@@ -10,6 +10,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,27 +18,35 @@ from unittest.mock import Mock
 
 import fsspec
 import numpy as np
+import pandas as pd
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from upath import UPath
 
+import streaming_jsmf as sj
 from streaming_jsmf import open_moments, scan
 from streaming_jsmf.corpus import footer, open_corpus
 from streaming_jsmf.corpus.csr import read_block
 from streaming_jsmf.corpus.units import list_units
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.ingestion.readers.listing import list_files
-from streaming_jsmf.jobs.checkpoints import Checkpoints
+from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
+from streaming_jsmf.jobs.workspace import Publish, TaskFiles, Workspace
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage.paths import (
+    StorePath,
     child_names,
     exists,
     file_names,
     file_size,
     is_file,
+    is_free,
     state_of,
     store_path,
+    write_bytes,
 )
+from streaming_jsmf.storage.replace import file_written, put_files, store_written
+from streaming_jsmf.storage.results import Wanted
 from streaming_jsmf.topics.store import open_model, read_model
 from tests.corpora import Planted, planted, words, write_corpus
 from tests.outcomes import invoked, printed, refused
@@ -297,6 +306,25 @@ def test_sources_and_corpora_are_never_listed_from_a_cache(s3: str) -> None:
     assert file_size(f"{place}/a.txt") == 6
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.csv.gz", "a.parquet"])
+def test_texts_behind_a_url_are_read_as_on_a_disk(s3: str, name: str, tmp_path: Path) -> None:
+    table = pd.DataFrame({"text": [f"cat sat on mat {'dog' * (i % 3)} red{i % 5}" for i in range(80)]})
+    write = {
+        "jsonl": partial(pd.DataFrame.to_json, orient="records", lines=True),
+        "parquet": pd.DataFrame.to_parquet,
+    }
+    write.get(name.split(".")[1], partial(pd.DataFrame.to_csv, index=False))(table, tmp_path / name)
+    place = f"{s3}/{uuid.uuid4().hex}/{name}"
+    fsspec.filesystem("s3", use_listings_cache=False).put(str(tmp_path / name), place)
+    settings: Any = {"min_df": 1, "duplicates": "keep"}
+    local, remote = (
+        sj.ingest(source, tmp_path / f"c{number}", **settings)
+        for number, source in enumerate((tmp_path / name, place))
+    )
+    assert local.n_documents == remote.n_documents >= 80
+    assert local.vocabulary().words == remote.vocabulary().words
+
+
 def test_the_state_of_a_file_behind_http(http: tuple[str, dict[str, str]]) -> None:
     url, headers = http
     assert state_of(url) is None
@@ -485,3 +513,74 @@ def test_stores_with_other_words_are_not_merged_behind_a_url(memory: str, parts:
     merge = ("scan", one, f"{memory}/m", "--merge", f"{memory}/n")
     refused(invoked(*merge), 2, "merge them in a local directory")
     assert read_store(store_path(f"{memory}/m")).digests() == before
+
+
+# -- results of tasks that write files ------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["disk", "memory"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> StorePath:
+    if request.param == "disk":
+        return tmp_path / "t"
+    return store_path(f"{request.getfixturevalue('memory')}/t")
+
+
+def contents(place: StorePath) -> dict[str, bytes]:
+    """All files or objects next to a target, which is always the only one."""
+    if isinstance(place, Path):
+        paths = [path for path in place.parent.rglob("*") if path.is_file()]
+        return {path.relative_to(place.parent).as_posix(): path.read_bytes() for path in paths}
+    root = place.parent.path.rstrip("/") + "/"
+    return {name.removeprefix(root): place.fs.cat_file(name) for name in place.fs.find(root)}
+
+
+def started_work(target: StorePath) -> tuple[Workspace, Wanted]:
+    work = Workspace.beside(target, "job", {"a": 1})
+    return work, Wanted(target, work.arguments, lambda: {"a": 1}, lambda: True)
+
+
+def run_out_of_room(publish: Publish, written: Publish, *files: tuple[StorePath, str]) -> None:
+    with publish(written) as place:
+        for made, name in files:
+            put_files([(made, place / name)])
+        raise OSError("no room")
+
+
+def test_a_directory_appears_with_its_last_file(target: StorePath) -> None:
+    work, wanted = started_work(target)
+    part = work.root / "write/00000/part"
+    with work.acquire(wanted) as publish:
+        assert publish is not None
+        files = TaskFiles(work.root, "write/00000")
+        with files.written("part") as made:
+            made.write_bytes(b"shares")
+        work.checkpoints().commit_part("00000", PartialResult({}), files.record())
+        with pytest.raises(OSError, match="no room"):
+            run_out_of_room(publish, store_written, (part, "part-00000.parquet"))
+    assert is_free(target)
+    work.checkpoints().drop_damaged_files()
+    assert work.steps_done == {"job": 1}
+    with work.acquire(wanted) as publish:
+        assert publish is not None
+        with publish() as place:
+            put_files([(part, place / "part-00000.parquet")])
+            assert is_free(target)
+            write_bytes(place / "manifest.json", b"{}")
+    assert contents(target) == {"t/part-00000.parquet": b"shares", "t/manifest.json": b"{}"}
+    with work.acquire(wanted) as publish:
+        assert publish is None
+
+
+def test_a_single_file_appears_whole(target: StorePath) -> None:
+    work, wanted = started_work(target)
+    with work.acquire(wanted) as publish:
+        assert publish is not None
+        with pytest.raises(OSError, match="no room"):
+            run_out_of_room(publish, file_written)
+        assert is_free(target)
+        with publish(file_written) as place:
+            place.write_bytes(b"whole")
+    assert contents(target) == {"t": b"whole"}
+    with file_written(target, overwrite=True) as place:
+        place.write_bytes(b"other")
+    assert contents(target) == {"t": b"other"}

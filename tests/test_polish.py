@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from distributed import LocalCluster
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
@@ -434,13 +436,41 @@ def test_documents_held_out_play_no_part(tmp_path, starts, corpus):
 
 
 @pytest.mark.usefixtures("small_sample")
-@pytest.mark.parametrize("scheduler", ["threads", pytest.param("processes", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "scheduler",
+    ["threads", *(pytest.param(name, marks=pytest.mark.slow) for name in ("processes", "cluster"))],
+)
 def test_who_runs_it_changes_no_bit(tmp_path, starts, corpus, scheduler):
     settings = PolishSettings(steps=6)
     alone = polish(starts["lr-jsmf"], corpus, tmp_path / "a", settings, execution=SYNCHRONOUS)
     other = polish(starts["lr-jsmf"], corpus, tmp_path / "b", settings, execution=Execution(scheduler, 3))
     for name, values in alone.arrays.items():
         np.testing.assert_array_equal(values, other.arrays[name], err_msg=name)
+
+
+@pytest.mark.usefixtures("small_sample")
+def test_a_cluster_takes_the_sampled_steps_in_blocks(tmp_path, monkeypatch, starts, corpus):
+    """In tasks of its workers, with no more threads than those have."""
+    settings = PolishSettings(steps=5, held_out=20)
+    alone = polish(starts["lr-jsmf"], corpus, tmp_path / "a", settings, execution=SYNCHRONOUS)
+    taken: list[tuple[str, int]] = []
+
+    def recorded(*arguments, threads, **options):
+        taken.append((threading.current_thread().name, threads))
+        return step_sums(*arguments, threads=threads, **options)
+
+    monkeypatch.setattr("streaming_jsmf.topics.polish_tasks.step_sums", recorded)
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=None
+    ) as cluster:
+        other = polish(starts["lr-jsmf"], corpus, tmp_path / "b", settings, scheduler=cluster, workers=32)
+    for name, values in alone.arrays.items():
+        np.testing.assert_array_equal(values, other.arrays[name], err_msg=name)
+    for name in ("log_likelihood", "perplexity"):
+        assert alone.metrics["polish"][name] == other.metrics["polish"][name]
+    assert len(taken) > settings.steps + 3, "steps consist of several blocks"
+    assert {threads for _, threads in taken} == {1}
+    assert not [name for name, _ in taken if name == threading.main_thread().name]
 
 
 @pytest.mark.usefixtures("small_sample")

@@ -22,7 +22,7 @@ from streaming_jsmf.simulation import Truth, read_truth, simulate_lda
 from streaming_jsmf.simulation import simulate as simulating
 from streaming_jsmf.simulation.truth import ANCHOR_PROBABILITY, truth_of
 from tests.corpora import dense, dense_rows, file_bytes
-from tests.damage import SOME, Damage
+from tests.damage import SOME
 from tests.outcomes import Command, refused
 
 SIZES: dict[str, Any] = {"n_words": 300, "n_topics": 4, "seed": 7}
@@ -352,12 +352,6 @@ class TestInterruption:
         with pytest.raises(SettingsMismatchError, match=named):
             simulate_lda(tmp_path / "a", **{**FIVE_PARTS, **change})
         assert file_bytes(tmp_path / "a.partial") == before
-
-    @pytest.mark.parametrize("damage", SOME)
-    def test_writes_a_damaged_truth_again(self, tmp_path, stop, damage: Damage) -> None:
-        stop()
-        damage(tmp_path / "a.partial" / "truth.zarr" / "word_topic" / "c" / "0" / "0")
-        self.finish(tmp_path)
 
     def test_a_late_worker_does_not_create_the_directory_again(self, tmp_path, monkeypatch) -> None:
         made: list[simulating.Simulation] = []

@@ -82,9 +82,6 @@ class Field:
         Whether the option may be repeated.
     option
         Whether the field is an option and a keyword argument. A field of a reader is a key of ``read`` in any case.
-    added
-        The field is younger than the format: it is not stored where it has its default, so that older stores keep
-        their fingerprints.
     """
 
     name: str
@@ -113,7 +110,6 @@ class Field:
     wanted: str = ""
     multiple: bool = False
     option: bool = True
-    added: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -331,13 +327,7 @@ class Settings:
 
     def fields(self) -> dict[str, Any]:
         """The settings as plain JSON values, in the order of their declaration."""
-        values = dataclasses.asdict(self)  # type: ignore[call-overload]
-        known = declared(type(self))
-        return {
-            name: value
-            for name, value in values.items()
-            if name not in known or not known[name].added or value != known[name].default
-        }
+        return dataclasses.asdict(self)  # type: ignore[call-overload, no-any-return]
 
 
 def parameters_text(fields: Iterable[Field], title: str = "Parameters") -> str:

@@ -145,10 +145,10 @@ class InferSettings(Settings):
     anchor_words: Sequence[str | Sequence[str]] = setting(
         (), group=ANCHORS, absent="all are found", metavar="FILE|W1,W2,...", parse=parse_anchor_words
     )
-    anchor_row_sum: float = _anchors(ANCHOR_ROW_SUM, metavar="SHARE", ge=0, lt=1, added=True)
+    anchor_row_sum: float = _anchors(ANCHOR_ROW_SUM, metavar="SHARE", ge=0, lt=1)
     correlations: CorrelationMethod = _anchors("diagonal")
-    cliques: int = _anchors(1, ge=1, added=True)
-    clique: int = _anchors(1, ge=1, added=True)
+    cliques: int = _anchors(1, ge=1)
+    clique: int = _anchors(1, ge=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()

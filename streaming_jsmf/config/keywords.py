@@ -79,6 +79,7 @@ def takes(*kinds: type[Settings], without: Collection[str] = ()) -> Callable[[Fu
         ]
         others = parameters_text(fields.values(), "Other Parameters")
         checked.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{others}"
+        checked.options = fields  # type: ignore[attr-defined]  # for the type stub
         checked.__signature__ = signature.replace(parameters=[*own.values(), *keywords])  # type: ignore[attr-defined]
         return cast(Function, checked)
 

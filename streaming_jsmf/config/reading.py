@@ -248,11 +248,9 @@ class Delimited(Encoded):
     """
 
     delimiter: str | None = delimiter_key(None, absent="detected")
-    header: Header = reading("auto", metavar="auto|first|none", rare=True, parse=_header, added=True)
-    columns: tuple[str, ...] = reading(
-        (), absent="those of the header", metavar="NAMES", rare=True, added=True
-    )
-    quoting: Literal["auto", "none"] = reading("auto", rare=True, added=True)
+    header: Header = reading("auto", metavar="auto|first|none", rare=True, parse=_header)
+    columns: tuple[str, ...] = reading((), absent="those of the header", metavar="NAMES", rare=True)
+    quoting: Literal["auto", "none"] = reading("auto", rare=True)
     quotechar: str | None = _character(None, absent="detected")
     escapechar: str | None = _character(None, absent="none")
     skip_lines: int | None = read_key(None, absent="titles and comments are detected", ge=0)
@@ -314,10 +312,9 @@ class TokenOptions(Encoded):
         metavar="CHARACTERS",
         ge=0,
         le=LONGEST_EXCERPT,
-        added=True,
     )
     split: int | None = reading(None, absent="whole texts", metavar="WORDS", rare=True, ge=1)
-    language_column: bool = reading(False, rare=True, added=True)
+    language_column: bool = reading(False, rare=True)
     tokenizer: str = _texts("arrow", metavar="NAME", parse=name_of)
     ngrams: int = _texts(
         1,
@@ -329,9 +326,7 @@ class TokenOptions(Encoded):
         le=3,
     )
     stemmer: str | None = _texts(None, absent="none", metavar="LANGUAGE")
-    boilerplate: KeepOrDrop = _texts(
-        "keep", texts="drop", absent="drop; keep with the preset papers", added=True
-    )
+    boilerplate: KeepOrDrop = _texts("keep", texts="drop", absent="drop; keep with the preset papers")
     phrases: float | str | tuple[str, ...] | None = _texts(
         None,
         absent="none, or those of the vocabulary",
@@ -339,7 +334,7 @@ class TokenOptions(Encoded):
         parse=_phrases,
         wanted="an NPMI above 0 and at most 1, a list of phrases, or where they are",
     )
-    normalization: Literal["NFC", "NFKC"] = _texts("NFC", option=False, added=True)
+    normalization: Literal["NFC", "NFKC"] = _texts("NFC", option=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()

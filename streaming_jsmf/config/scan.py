@@ -76,15 +76,14 @@ class ScanSettings(Settings):
     )
     seed: int = seed_setting()
     partition_by: str | None = _setting(None, absent="none", metavar="COLUMN")
-    exact: bool = _setting(False, added=True)
-    third_moment: bool = setting(False, group=SCAN, added=True)
+    exact: bool = _setting(False)
+    third_moment: bool = setting(False, group=SCAN)
     sample_share: float | None = _setting(
         None,
         absent="all documents up to 64 M nonzeros; above, 80,000 or one per word if that is more, at most half of them",
         metavar="SHARE",
         gt=0,
         le=1,
-        added=True,
     )
 
     def __post_init__(self) -> None:

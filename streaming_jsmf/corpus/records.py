@@ -170,6 +170,22 @@ def without_views(kind: Any) -> Any:
     return kind
 
 
+def without_extension(values: Any) -> Any:
+    """Return an Arrow array of an extension type as one of a plain type, by default its storage.
+
+    Periods of pandas become the times at which they begin, and its intervals strings.
+    """
+    name = values.type.extension_name
+    if name == "pandas.period":
+        periods = values.to_pandas().array.asfreq("us", "start")
+        return pa.array(periods.asi8, pa.timestamp("us"), mask=periods.isna())
+    if name == "pandas.interval":
+        return pa.array(values.to_pandas().map(str, "ignore"), pa.string())
+    if name == "arrow.uuid":
+        return pa.array([None if value is None else str(value) for value in values.to_pylist()], pa.string())
+    return values.storage
+
+
 def document_ids(column: Any, name: str, where: Place) -> Any:
     """Convert an Arrow id column to int64 or string; ``InputError`` for nulls and other types."""
     column = column.cast(without_views(column.type))

@@ -1,13 +1,11 @@
 """Stream documents into Parquet shards in one directory, alone or as one of numbered tasks.
 
 Task 3 of a step leaves its shards, and the counts of their words, in ``STEP/00003`` of the workspace; the shards of all
-tasks are then linked into one corpus.
+tasks are then linked or copied into one corpus.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,12 +27,13 @@ from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.linalg.csr import count_columns
 from streaming_jsmf.storage.paths import empty_directory, file_hashes, make_directory, remove_trees, sha256_of
+from streaming_jsmf.storage.replace import put_files
 from streaming_jsmf.storage.tables import read_table, write_table
 
 TOKENS_PER_SHARD = 20_000_000
 
-#: Directories of a workspace: files that tasks are writing, and the corpus before it is renamed to the target.
-WORK, CORPUS = "work", "corpus"
+#: Directory of a workspace with the files that tasks are writing.
+WORK = "work"
 
 #: Layout of a workspace, one of its arguments: unfinished work with another layout is refused.
 LAYOUT = 5
@@ -294,20 +293,15 @@ def total_counts(root: Path, step: str, n_tasks: int, words: pa.Array) -> WordCo
     return totals
 
 
-def link_shards(root: Path, step: str, records: Sequence[Record]) -> list[ShardEntry]:
-    """Link the shards of all tasks, numbered consecutively, into the directory that becomes the corpus."""
-    documents = root / CORPUS / DOCUMENTS
-    empty_directory(root / CORPUS)
+def link_shards(root: Path, step: str, records: Sequence[Record], corpus: Path) -> list[ShardEntry]:
+    """Put the shards of all tasks, numbered consecutively, into the directory of a corpus."""
+    documents = corpus / DOCUMENTS
     make_directory(documents)
-    entries: list[ShardEntry] = []
+    pairs, entries = list[tuple[Path, Path]](), list[ShardEntry]()
     for index, record in enumerate(records):
         for shard in shards_of(record):
             name = f"part-{len(entries):05d}.parquet"
-            made = task_directory(root, step, index) / shard.name
-            try:
-                # A hard link keeps the original name, so that an interruption loses nothing.
-                os.link(made, documents / name)
-            except OSError:
-                shutil.copyfile(made, documents / name)
+            pairs.append((task_directory(root, step, index) / shard.name, documents / name))
             entries.append(shard.model_copy(update={"name": name}))
+    put_files(pairs)
     return entries

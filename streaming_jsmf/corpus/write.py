@@ -46,7 +46,15 @@ from streaming_jsmf.corpus.vocabulary import VOCABULARY_NAME, WordCounts, write_
 from streaming_jsmf.errors import InputError, StoreError, require_unicode
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.storage.lock import sole_writer
-from streaming_jsmf.storage.paths import AnyPath, is_url, normalize, sha256_of, store_path, write_bytes
+from streaming_jsmf.storage.paths import (
+    AnyPath,
+    StorePath,
+    is_url,
+    normalize,
+    sha256_of,
+    store_path,
+    write_bytes,
+)
 from streaming_jsmf.storage.replace import new_directory, put_in_place
 from streaming_jsmf.storage.results import Found, Wanted
 
@@ -167,11 +175,11 @@ def corpus_target(target: AnyPath) -> Path:
     return Path(path)
 
 
-def wanted_corpus(target: Path, request: Mapping[str, Any], *, overwrite: bool = False) -> Wanted:
+def wanted_corpus(target: StorePath, request: Mapping[str, Any], *, overwrite: bool = False) -> Wanted:
     """Return the corpus that a request asks for, which verifies a corpus at ``target`` by the hashes of its files."""
 
     def stored() -> Mapping[str, Any]:
-        manifest = read_manifest(target)
+        manifest = read_manifest(str(target))
         try:
             require_no_other_shards(str(target), manifest)
         except StoreError as error:
@@ -179,7 +187,7 @@ def wanted_corpus(target: Path, request: Mapping[str, Any], *, overwrite: bool =
         return manifest.request
 
     def is_intact() -> bool:
-        verify_corpus(open_corpus(target))
+        verify_corpus(open_corpus(str(target)))
         return True
 
     return Wanted(target, request, stored, is_intact, overwrite)

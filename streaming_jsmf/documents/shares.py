@@ -25,6 +25,7 @@ from streaming_jsmf.corpus.records import free_name
 from streaming_jsmf.display import escaped_cell
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.fingerprint import sealed, unsealed
+from streaming_jsmf.storage.paths import StorePath
 
 logger = logging.getLogger(__name__)
 
@@ -194,7 +195,7 @@ def with_result(table: Any, name: str, values: Any) -> Any:
     return table.append_column(name, values)
 
 
-def is_csv(path: Path) -> bool:
+def is_csv(path: StorePath) -> bool:
     """Whether shares at ``path`` are or will be a CSV file."""
     return path.suffix.lower() == ".csv"
 

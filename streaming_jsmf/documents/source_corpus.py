@@ -57,7 +57,7 @@ class SourceDocuments:
         path = self.planned.folder.target
         recover(path)  # an earlier removal may have been interrupted
         with suppress(StreamingJSMFError):
-            if fingerprint(read_manifest(path).request) == fingerprint(self.origin.request):
+            if fingerprint(read_manifest(str(path)).request) == fingerprint(self.origin.request):
                 remove_store(path)
 
 

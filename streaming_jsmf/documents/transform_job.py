@@ -7,7 +7,6 @@ so partitions and workers do not affect them.
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
@@ -55,7 +54,8 @@ from streaming_jsmf.jobs.run import Job, map_job, run_job
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.storage.lock import work_place
-from streaming_jsmf.storage.paths import sha256_of
+from streaming_jsmf.storage.paths import StorePath, make_directory, sha256_of
+from streaming_jsmf.storage.replace import file_written, put_files, store_written
 from streaming_jsmf.storage.results import Wanted, same_contents
 from streaming_jsmf.topics.document_job import BYTES_PER_SHARE, DocumentJob, TaskInputs
 from streaming_jsmf.topics.parameters import TopicParameters
@@ -68,8 +68,8 @@ ALGORITHM_VERSION = 2
 #: Nonzeros per partition, a few seconds of work. Does not affect the shares.
 PARTITION_NONZEROS = 4_000_000
 
-#: Entries of the working directory: the parts, and the result made of them.
-PARTS, RESULT = "parts", "made"
+#: Directory of the parts in the workspace.
+PARTS = "parts"
 
 
 def request_of_shares(topics: TopicParameters, documents: str, top: int | None) -> dict[str, Any]:
@@ -141,11 +141,11 @@ def transform_documents(
     and ``columns`` maps the name of each column of a CSV file to the topics whose shares it adds.
     """
     schema, work = _schema_of(job.corpus, about), job.work
-    with work.acquire(wanted, job.arrays) as commit:
-        if commit is None:
-            return open_shares(work.target).about.all_totals
+    with work.acquire(wanted, job.arrays) as publish:
+        if publish is None:
+            return open_shares(Path(str(work.target))).about.all_totals
         with job.running(execution, listener) as (executor, inputs):
-            (work.directory / PARTS).mkdir(exist_ok=True)
+            make_directory(work.root / PARTS)
             parts_job = _parts_job(PartContext(inputs, about, schema), job)
             run_job(parts_job, executor)
         records = parts_job.records()
@@ -153,14 +153,15 @@ def transform_documents(
         totals = sum(parts, ShareTotals(tokens=left_out, unknown_tokens=left_out))
         _log_totals(totals, left_out)
         hashes = {name: sha256 for record in records for name, sha256 in record[FILES].items()}
-        result = _assemble(work, replace(about, totals=totals), schema, parts, hashes, columns)
-        if is_csv(work.target):
-            try:
-                same_contents(work.target, sha256_of(result), lambda: None, overwrite=wanted.overwrite).find()
-            except InputError:
-                work.remove()
-                raise
-        commit(result)
+        with publish(store_written if _is_directory(work.target) else file_written) as place:
+            _assemble(place, work, replace(about, totals=totals), schema, parts, hashes, columns)
+            if is_csv(work.target):
+                try:
+                    sha256 = sha256_of(place)
+                    same_contents(work.target, sha256, lambda: None, overwrite=wanted.overwrite).find()
+                except InputError:
+                    work.remove()
+                    raise
     return totals
 
 
@@ -288,33 +289,35 @@ def _log_totals(totals: ShareTotals, left_out: float) -> None:
         )
 
 
+def _is_directory(target: StorePath) -> bool:
+    return not is_csv(target) and target.suffix.lower() != ".parquet"
+
+
 def _assemble(
+    place: Path,
     work: Workspace,
     about: About,
     schema: Any,
     totals: Sequence[ShareTotals],
     hashes: Mapping[str, str],
     columns: Mapping[str, Sequence[int]],
-) -> Path:
-    """Write the result to the working directory in the format given by the suffix of the target."""
-    directory, names = work.directory / PARTS, [part_name(number) for number in range(len(totals))]
+) -> None:
+    """Write the result at ``place`` in the format given by the suffix of the target."""
+    names = [part_name(number) for number in range(len(totals))]
     files = [work.directory / name for name in names]
-    parts = unfinished_shares(directory, about, schema, files)
+    parts = unfinished_shares(work.directory / PARTS, about, schema, files)
     suffix = work.target.suffix.lower()
-    result = work.directory / f"{RESULT}{suffix}"
     if is_csv(work.target):
         shown = columns or {str(topic): [topic] for topic in range(about.n_topics)}
-        write_csv(result, parts.merged([*shown.values()]), schema, [*shown])
-        return result
-    if suffix == ".parquet":
-        write_parquet(result, parts, about, schema)
-        return result
-    if suffix == ".zarr":
-        shutil.rmtree(result, ignore_errors=True)
-        write_zarr(result, parts, about, schema)
-        return result
-    known = {
-        Path(name).name: (part.documents, hashes[name]) for name, part in zip(names, totals, strict=True)
-    }
-    write_directory(directory, parts, about, known)
-    return directory
+        write_csv(place, parts.merged([*shown.values()]), schema, [*shown])
+    elif suffix == ".parquet":
+        write_parquet(place, parts, about, schema)
+    elif suffix == ".zarr":
+        write_zarr(place, parts, about, schema)
+    else:
+        put_files([(file, place / file.name) for file in files])
+        known = {
+            file.name: (part.documents, hashes[name])
+            for file, name, part in zip(files, names, totals, strict=True)
+        }
+        write_directory(place, parts, about, known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, fields
@@ -72,7 +73,9 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         store smaller.
     store
         Path or URL of the moments store. An existing store of the same corpus and settings is used without a scan.
-        ``partial_fit`` creates a new one, with its batches beside it. None stands for a temporary store.
+        ``{corpus}`` in it stands for the fingerprint of the corpus: with it and ``max_topics``, a grid search over
+        ``n_topics`` scans each fold once. ``partial_fit`` creates a new one, with its batches beside it. None stands
+        for a temporary store.
     scratch
         Directory for temporary files, which are removed after the fit. Workers on other machines must see it under the
         same path. None stands for the directory of the system.
@@ -149,9 +152,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             with temporary_directory(self.scratch) as folder:
                 corpus = self._corpus(X, folder / "corpus")
                 Requirements.of_corpus(settings, corpus, exact=scan_settings.exact).require()
-                store = store_path(
-                    folder / "moments" if self.store is None else self.store, "a moments store"
-                )
+                place = str(folder / "moments" if self.store is None else self.store)
+                store = store_path(place.replace("{corpus}", corpus.fingerprint[:16]), "a moments store")
                 moments = scan(corpus, store, scan_settings, execution)
                 model = fit_moments(moments, settings, threads=execution.threads_here)
                 if self.polish_steps:
@@ -291,6 +293,10 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             if not done.tokens:
                 raise InputError("no document of X has two tokens, one of which could be predicted")
         return done.log_likelihood / done.tokens
+
+    def perplexity(self, X: Any) -> float:
+        """Return exp(-score), the perplexity of ``evaluate``; lower is better. Arguments and errors as ``score``."""
+        return math.exp(-self.score(X))
 
     def topics(self, words: int = DEFAULT_WORDS) -> Any:
         """Return a ``DataFrame`` by decreasing share: ``topic``, ``share``, ``label`` and the top ``words`` words."""

@@ -117,6 +117,7 @@ def step_sums(
     with_pairs: bool = False,
     keys: Keys | None = None,
     threads: int | None = None,
+    whole: bool = False,
 ) -> StepSums:
     """Sums over documents in one pass; the result does not depend on ``threads``.
 
@@ -139,6 +140,9 @@ def step_sums(
         Keys of the documents' random numbers, (documents,): draw topics (``gibbs``) instead of CVB0.
     threads
         Blocks of documents processed in parallel; None: one per core.
+    whole
+        Whether ``counts`` are one of the ``blocks`` of a larger matrix; the sums of those, added in order, have the
+        bits of the sums of the matrix.
     """
     require_matching(counts, word_topic, prior)
     if rounds < 2:
@@ -163,7 +167,7 @@ def step_sums(
     tokens, shares, pairs = np.zeros((n_words, n_topics)), np.zeros(n_topics), np.zeros((n_topics, n_topics))
     likelihood = 0.0
     with panel_threads(threads):
-        for block in each(block_sums, _with_keys(blocks(starts, n_words), keys)):
+        for block in each(block_sums, _with_keys([starts] if whole else blocks(starts, n_words), keys)):
             tokens += block[0][:, :n_topics]
             shares += block[1][:n_topics]
             pairs += block[2][:n_topics, :n_topics]
@@ -211,7 +215,7 @@ def longest_document(log_length: float, n_documents: int) -> float:
     return LONGEST * math.exp(log_length / n_documents) if n_documents else math.inf
 
 
-def blocks(indptr: Integers, n_words: int) -> list[Integers]:
+def blocks(indptr: NDArray[Any], n_words: int) -> list[NDArray[Any]]:
     """Row pointers of consecutive blocks of documents with about equal nonzeros.
 
     The number of blocks is a power of two up to ``MOST_BLOCKS``, which keeps all threads busy.

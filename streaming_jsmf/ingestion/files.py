@@ -8,11 +8,12 @@ and the number of ``documents``.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streaming_jsmf.display import location
 from streaming_jsmf.storage.paths import file_size, is_url, sha256_of, state_of
@@ -107,7 +108,7 @@ class SourceFiles:
 
     def changed_since(self, table: Any) -> frozenset[str]:
         """The paths of files that are not in a table, or have other contents there (another state, if unknown)."""
-        return self.states.keys() - {row["path"] for row in table.to_pylist() if self._is_same(row)}
+        return frozenset(self.states) - {row["path"] for row in table.to_pylist() if self._is_same(row)}
 
     def vanished_since(self, table: Any) -> frozenset[str]:
         """The paths in a table that this source had, or that are in its folder, and that it has no longer."""
@@ -122,6 +123,12 @@ class SourceFiles:
         state, sha256 = self.states.get(row["path"], ("", ""))
         known = bool(sha256 and row["sha256"])
         return bool(sha256 == row["sha256"]) if known else bool(state) and state == row["state"]
+
+
+def of_paths(table: Any, paths: Collection[str], *, without: bool = False) -> Any:
+    """The rows of files with these paths, or with others."""
+    found = pc.is_in(table.column("path"), value_set=pa.array(sorted(paths), pa.string()))
+    return table.filter(pc.invert(found) if without else found)
 
 
 def _keys(path: str, state: str, sha256: str) -> list[str]:

@@ -6,10 +6,8 @@ shards. The corpus is replaced in one step, so an interrupted run changes nothin
 
 from __future__ import annotations
 
-import os
-import shutil
-import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,30 +27,31 @@ from streaming_jsmf.corpus.vocabulary import WordCounts
 from streaming_jsmf.corpus.write import Origin, finish_directory
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.fingerprint import fingerprint
-from streaming_jsmf.ingestion.files import FILES_NAME, NUMBERED, SCHEMA, Grown, SourceFiles
+from streaming_jsmf.ingestion.files import FILES_NAME, NUMBERED, Grown, of_paths
 from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.ingest import run_ingest
 from streaming_jsmf.ingestion.job import Ingest
 from streaming_jsmf.ingestion.plan import plan_ingest
 from streaming_jsmf.ingestion.tokens.stop_words import LANGUAGES, NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
+from streaming_jsmf.ingestion.words import NEW_TOKENS, NEW_WORDS
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.csr import count_columns
 from streaming_jsmf.storage.lock import recover, sole_writer
-from streaming_jsmf.storage.replace import new_directory, put_in_place, remove_store
+from streaming_jsmf.storage.replace import file_written, put_files, remove_store, store_written
 from streaming_jsmf.storage.tables import read_table, write_table
 
 #: Share of the documents above which vanished files are refused unless their removal is asked for.
 MOST_VANISHED = 0.5
 
-#: Settings of a grown corpus: the corpus that these changes are counted from, and the changes.
+#: Settings of a grown corpus: fingerprint of the corpus that these changes are counted from, and the changes.
 SINCE = "grown_since"
 CHANGES = (
-    "files_added", "files_changed", "files_removed", "documents_added", "documents_changed", "documents_removed",
-    "tokens_added", "tokens_unknown", "new_tokens",
-)  # fmt: skip
-NEW_WORDS = "new_words"
+    *(f"{what}_{how}" for what in ("files", "documents") for how in ("added", "changed", "removed")),
+    "tokens_added",
+    NEW_TOKENS,
+)
 
 _READ = ("documents_read", "nonzeros_read", "tokens_read", "duplicate_documents")
 _RULES = ("numbers", "min_word_length", "min_document_frequency", "max_document_frequency")
@@ -61,7 +60,7 @@ _DOCUMENTS = ("duplicates", "min_distinct_words", "min_tokens")
 
 @dataclass(frozen=True)
 class _Known:
-    """A corpus before it grows, and the ``files`` that it was made of."""
+    """A corpus, its manifest, and the ``files`` that it was made of."""
 
     corpus: Corpus
     manifest: Manifest
@@ -76,18 +75,36 @@ class _Known:
             )
         return cls(corpus, read_manifest(place), read_table(path))
 
-    def with_files(self, files: Any) -> _Known:
-        """The same corpus with files that were moved; written at once, lest they are taken for new ones later."""
-        path = Path(self.corpus.root) / FILES_NAME
-        beside = path.with_name(f".{FILES_NAME}.{uuid.uuid4().hex}")
-        write_table(beside, files)
-        beside.replace(path)
-        return replace(self, files=files)
-
     @property
     def grown(self) -> Grown:
         numbered = (self.files.schema.metadata or {}).get(NUMBERED) == b"True"
         return Grown(int(self.manifest.settings["documents_read"] or 0), numbered)
+
+    def schema(self) -> Any:
+        path = self.corpus.shard_path(self.corpus.shards[0])
+        with open_parquet(path, path) as file:
+            return file.schema_arrow
+
+    def documents(self, shard: Shard) -> Iterator[Documents]:
+        """Yield the documents of a shard, one row group at a time."""
+        path = self.corpus.shard_path(shard)
+        with open_parquet(path, path, sha256=shard.sha256) as file:
+            for number in range(file.num_row_groups):
+                table = file.read_row_group(number, use_threads=False)
+                columns = {name: table.column(name).combine_chunks() for name in table.column_names}
+                bags = checked_bags(
+                    columns["ids"], columns["counts"], self.corpus.n_words, Place(path, number)
+                )
+                rest = {name: values for name, values in columns.items() if name not in OWN_COLUMNS}
+                yield Documents(*bags, columns["document_id"], rest)
+
+    def ids(self) -> Any:
+        chunks = []
+        for shard in self.corpus.shards:
+            path = self.corpus.shard_path(shard)
+            with open_parquet(path, path) as file:
+                chunks += file.read(["document_id"], use_threads=False).column(0).chunks
+        return pa.chunked_array(chunks)
 
 
 def grow_corpus(
@@ -111,87 +128,76 @@ def grow_corpus(
     ``vanished``), none would be left, or as ``ingest``.
     """
     recover(place)
-    known = _Known.at(place)
+    known, added = _Known.at(place), place.with_name(f"{place.name}.added")
     with located(source) as location:
         request = _as_before(reading or IngestRequest(), known, location.path)
-        added = place.with_name(f"{place.name}.added")
         planned, origin = plan_ingest(
             location, added, request, choose=lambda files: files.changed_since(files.followed(known.files))
         )
         assert planned.files is not None
         files = planned.files.followed(known.files)
+        if files != known.files:
+            # Written at once, lest files that were moved are taken for new ones once they change.
+            with file_written(place / FILES_NAME, overwrite=True) as beside:
+                write_table(beside, files)
+            known = replace(known, files=files)
         new = planned.files.changed_since(files)
         gone = planned.files.vanished_since(files) if vanished != "keep" else frozenset[str]()
-        if files != known.files:
-            known = known.with_files(files)
         if not (new or gone):
             return known.corpus
-        _require_most_left(known, gone, vanished)
+        lost = pc.sum(of_paths(files, gone).column("documents")).as_py() or 0
+        if vanished is None and lost > MOST_VANISHED * known.corpus.n_documents:
+            raise InputError(
+                f"the source lacks {len(gone):,} files with {lost:,} of the {known.corpus.n_documents:,} documents; to "
+                f"remove them, give {option.vanished('remove')}"
+            )
         batch = _ingested(planned, origin, known, execution, listener) if planned.units else None
-        with sole_writer(place):
-            made = _Growing(known, planned.files, new, gone, batch).written(place, since)
-        if batch is not None:
-            remove_store(added, ignore_errors=True)
+    with sole_writer(place):
+        made = _Growing(known, new, gone, batch).written(place, since)
+    if batch is not None:
+        remove_store(added, ignore_errors=True)
     return made
 
 
 def _as_before(request: IngestRequest, known: _Known, source: str) -> IngestRequest:
     """Read as the corpus was read, unless the request says otherwise; over the words of the corpus."""
-    settings, made = known.manifest.settings, known.manifest.request
+    settings, made, root = known.manifest.settings, known.manifest.request, known.corpus.root
     read: dict[str, Any] = {key[5:]: value for key, value in settings.items() if key.startswith("read_")}
     if PHRASES in settings:
         read[PHRASES] = tuple(str(settings[PHRASES]).split("\n"))
     read |= request.read
     if read.get("tokenizer", BUILT_IN[0]) not in BUILT_IN and "tokenizer" not in request.read:
-        raise InputError(
-            f"{known.corpus.root}: its words were made by {read['tokenizer']!r}; name it with "
-            f"{option.tokenizer('NAME')}"
-        )
+        named = option.tokenizer("NAME")
+        raise InputError(f"{root}: its words were made by {read['tokenizer']!r}; name it with {named}")
     stop_words = str(settings.get("stop_words") or NONE).split(",")
     if read.get("stemmer") is not None and {"file", "words"} & {*stop_words}:
-        raise InputError(
-            f"{known.corpus.root}: its words were stemmed except for a list of stop words, which is not "
-            "stored; fit again"
-        )
+        raise InputError(f"{root}: its words were stemmed except for a list, which is not stored; fit again")
     rules = {key: settings[key] for key in _DOCUMENTS if settings.get(key) is not None}
     is_spec = source.lower().endswith(".toml")
-    return IngestRequest(
+    return replace(
+        request,
         reader=None if is_spec else request.reader or settings["reader"],  # type: ignore[arg-type]
         read={} if is_spec else read,
         curation={**rules, "stop_words": ",".join(each for each in stop_words if each in LANGUAGES) or NONE},
-        vocabulary=known.corpus.root,
+        vocabulary=root,
         tokens_per_shard=made.get("tokens_per_shard"),
         on_bad_record=made.get("on_bad_record", request.on_bad_record),
-        max_dropped=request.max_dropped,
-        files=request.files,
     )
-
-
-def _require_most_left(known: _Known, gone: Collection[str], vanished: Vanished | None) -> None:
-    documents = pc.sum(_of(known.files, gone).column("documents")).as_py() or 0
-    if vanished is None and documents > MOST_VANISHED * known.corpus.n_documents:
-        raise InputError(
-            f"the source lacks {len(gone):,} files with {documents:,} of the {known.corpus.n_documents:,} documents; "
-            f"to remove them, give {option.vanished('remove')}"
-        )
-
-
-def _of(files: Any, paths: Collection[str]) -> Any:
-    return files.filter(pc.is_in(files.column("path"), value_set=pa.array(sorted(paths), pa.string())))
 
 
 def _ingested(
     planned: Ingest, origin: Origin, known: _Known, execution: Execution, listener: Listener
-) -> Corpus:
+) -> _Known:
     """The corpus of the new and changed files."""
-    settings, grown = known.manifest.settings, known.grown
-    rules = {key: settings[key] for key in _RULES if key in settings}
+    grown = known.grown
+    rules: dict[str, Any] = {
+        key: known.manifest.settings[key] for key in _RULES if key in known.manifest.settings
+    }
     request = {**origin.request, "documents_before": grown.documents_read}
-    curation = replace(planned.curation, **rules)  # type: ignore[arg-type]
     folder = replace(planned.folder, arguments=request)
-    planned = replace(planned, curation=curation, folder=folder, grows=grown)
+    planned = replace(planned, curation=replace(planned.curation, **rules), folder=folder, grows=grown)
     origin, execution = replace(origin, request=request), execution.reporting_on("ingest")
-    return run_ingest(planned, origin, execution, listener, overwrite=True)
+    return _Known.at(Path(run_ingest(planned, origin, execution, listener, overwrite=True).root))
 
 
 @dataclass(frozen=True)
@@ -199,29 +205,26 @@ class _Growing:
     """The change of a corpus: files that are ``new`` or changed and read as ``batch``, and ``gone`` ones."""
 
     known: _Known
-    source: SourceFiles
     new: frozenset[str]
     gone: frozenset[str]
-    batch: Corpus | None
+    batch: _Known | None
 
     def written(self, place: Path, since: str) -> Corpus:
         """Write the corpus that replaces the one at ``place``."""
-        corpus, made = self.known.corpus, new_directory(place)
         removed, replaced = self._removed()
-        try:
+        starts = np.cumsum([0, *(shard.rows for shard in self.known.corpus.shards)])
+        kept = np.split(~removed, starts[1:-1])
+        with store_written(place, overwrite=True) as made:
+            assert isinstance(made, Path), "a local corpus"
             (made / DOCUMENTS).mkdir()
-            kept, files, counts = self._written_shards(made, removed)
-            if not kept:
+            shards, counts = self._written_shards(made, kept)
+            if not shards:
                 raise InputError(f"{place}: no document would be left; remove the corpus instead")
-            n_added = 0 if self.batch is None else self.batch.n_documents
-            changes = self._changes(int(removed.sum()), replaced, n_added)
-            finish_directory(made, kept, counts, self._origin(changes, since, files))
+            files = self._files(kept)
             write_table(made / FILES_NAME, files)
-            put_in_place(made, place)
-        except BaseException:
-            shutil.rmtree(made, ignore_errors=True)
-            raise
-        return open_corpus(corpus.root)
+            origin = self._origin(int(removed.sum()), replaced, since, files)
+            finish_directory(made, shards, counts, origin)
+        return open_corpus(place)
 
     def _removed(self) -> tuple[NDArray[np.bool_], int]:
         """Mask of the removed documents of the corpus, and the number of those that others of the same id replace."""
@@ -230,174 +233,120 @@ class _Growing:
         removed = np.repeat(np.asarray(leaving), np.asarray(sizes))
         if self.batch is None or self.known.grown.numbered:
             return removed, 0
-        ids = pa.chunked_array(list(_ids(self.batch)))
-        before = pa.chunked_array(list(_ids(self.known.corpus)))
-        replaced = np.asarray(pc.is_in(before, value_set=_as_type(ids, before.type, "ids").combine_chunks()))
+        before = self.known.ids()
+        ids = _as_type(self.batch.ids(), before.type, "ids")
+        replaced = np.asarray(pc.is_in(before, value_set=ids.combine_chunks()))
         return removed | replaced, int(replaced.sum())
 
     def _written_shards(
-        self, made: Path, removed: NDArray[np.bool_]
-    ) -> tuple[list[ShardEntry], Any, WordCounts]:
-        """Link the shards that stay and write the others; return them, their files, and the counts of the words."""
+        self, made: Path, kept: Sequence[NDArray[np.bool_]]
+    ) -> tuple[list[ShardEntry], WordCounts]:
+        """Link the shards that stay and write the others; return them, and the counts of the words."""
         corpus, words = self.known.corpus, self.known.corpus.vocabulary()
         entries = {entry.name: entry for entry in self.known.manifest.shards}
-        starts = np.cumsum([0, *(shard.rows for shard in corpus.shards)])
-        stays = [
-            ~removed[start : start + shard.rows] for start, shard in zip(starts, corpus.shards, strict=False)
-        ]
-        per_shard = float(self.known.manifest.request.get("tokens_per_shard") or ShardLimits.tokens_per_shard)
+        per_shard = self.known.manifest.request.get("tokens_per_shard") or ShardLimits.tokens_per_shard
         writer = ShardWriter(made, corpus.n_words, ShardLimits(per_shard))
-        counts = words.document_frequency.copy(), words.term_count.copy()
-        before = np.zeros_like(counts[0]), np.zeros_like(counts[1])
-        linked: list[ShardEntry] = []
+        frequency, tokens = words.document_frequency.copy(), words.term_count.copy()
+        lost = np.zeros_like(frequency), np.zeros_like(tokens)
+        staying = [shard for shard, rows in zip(corpus.shards, kept, strict=True) if rows.all()]
         try:
-            for shard, kept in zip(corpus.shards, stays, strict=True):
-                if kept.all():
-                    _link(corpus.shard_path(shard), made / shard.name)
-                    linked.append(entries[shard.name].model_copy(update={"name": Path(shard.name).name}))
-                    continue
-                for documents in _documents(corpus, shard):
-                    count_columns(documents.ids, documents.counts, *before)
-                    rows, kept = kept[: documents.n_documents], kept[documents.n_documents :]
-                    if rows.any():
-                        writer.write(_chosen(documents, rows))
-            if self.batch is not None:
-                schema = _schema(corpus)
-                for shard in self.batch.shards:
-                    for documents in _documents(self.batch, shard):
-                        writer.write(_conformed(documents, schema))
+            for shard, rows in zip(corpus.shards, kept, strict=True):
+                for documents in () if rows.all() else self.known.documents(shard):
+                    mine, rows = rows[: documents.n_documents], rows[documents.n_documents :]
+                    gone = _chosen(documents, ~mine)
+                    count_columns(gone.ids, gone.counts, *lost)
+                    if mine.any():
+                        writer.write(_chosen(documents, mine))
+            schema = self.known.schema()
+            for shard in self.batch.corpus.shards if self.batch else ():
+                for documents in self.batch.documents(shard):  # type: ignore[union-attr]
+                    writer.write(_conformed(documents, schema))
             written = writer.close()
         finally:
             writer.abort()
-        first = 1 + max((int(Path(name).stem.rpartition("-")[2]) for name in entries), default=-1)
+        put_files([(Path(corpus.shard_path(shard)), made / shard.name) for shard in staying])
+        found = [entries[shard.name].model_copy(update={"name": Path(shard.name).name}) for shard in staying]
+        first = 1 + max(int(Path(name).stem.rpartition("-")[2]) for name in entries)
         for number, entry in enumerate(written, first):
             name = f"part-{number:05d}.parquet"
             (made / entry.name).rename(made / DOCUMENTS / name)
-            linked.append(entry.model_copy(update={"name": name}))
-        frequency, tokens = (
-            total - old + new
-            for total, old, new in zip(
-                counts, before, (writer.document_frequency, writer.term_count), strict=True
-            )
-        )
-        files = self._files(stays)
-        return linked, files, WordCounts(pa.array(words.words, pa.string()), frequency, tokens)
+            found.append(entry.model_copy(update={"name": name}))
+        if self.batch:
+            added = self.batch.corpus.vocabulary()
+            frequency, tokens = frequency + added.document_frequency, tokens + added.term_count
+        return found, WordCounts(pa.array(words.words, pa.string()), frequency - lost[0], tokens - lost[1])
 
-    def _files(self, stays: Sequence[NDArray[np.bool_]]) -> Any:
+    def _files(self, kept: Sequence[NDArray[np.bool_]]) -> Any:
         """The files of the corpus: those of shards that stay, of rewritten ones, and of the added documents."""
         table = self.known.files
-        owner = np.repeat(np.arange(table.num_rows), np.asarray(table.column("documents")))
-        parts = np.split(owner, np.cumsum([len(each) for each in stays])[:-1])
-        order = [part for part, kept in zip(parts, stays, strict=True) if kept.all()]
-        order += [part[kept] for part, kept in zip(parts, stays, strict=True) if not kept.all()]
-        rows = np.concatenate(order)
+        owners = np.repeat(np.arange(table.num_rows), np.asarray(table.column("documents")))
+        parts = np.split(owners, np.cumsum([len(rows) for rows in kept])[:-1])
+        pairs = [*zip(parts, kept, strict=True)]
+        order = sorted(range(len(pairs)), key=lambda number: not pairs[number][1].all())
+        rows = np.concatenate([pairs[number][0][pairs[number][1]] for number in order])
         starts = np.flatnonzero(np.diff(rows, prepend=-1))
-        runs = table.take(pa.array(rows[starts]))
-        sizes = pa.array(np.diff(np.append(starts, rows.size)), pa.int64())
-        runs = runs.set_column(runs.schema.get_field_index("documents"), SCHEMA.field("documents"), sizes)
-        empty = table.filter(pc.equal(table.column("documents"), 0))
-        empty = empty.filter(
-            pc.invert(
-                pc.is_in(empty.column("path"), value_set=pa.array(sorted(self.new | self.gone), pa.string()))
-            )
+        runs = table.take(pa.array(rows[starts])).drop_columns("documents")
+        runs = runs.append_column("documents", pa.array(np.diff(np.append(starts, rows.size)), pa.int64()))
+        empty = of_paths(
+            table.filter(pc.equal(table.column("documents"), 0)), self.new | self.gone, without=True
         )
-        own = None if self.batch is None else read_table(Path(self.batch.root) / FILES_NAME)
-        mine = [] if own is None else [_of(own, self.new)]
-        return pa.concat_tables([runs, empty, *mine]).replace_schema_metadata(table.schema.metadata)
+        added = [of_paths(self.batch.files, self.new)] if self.batch else []
+        return pa.concat_tables([runs, empty, *added]).replace_schema_metadata(table.schema.metadata)
 
-    def _changes(self, removed: int, replaced: int, added: int) -> dict[str, float]:
-        """The ``CHANGES`` of this run; a document of a changed file counts as changed if its id is the same."""
-        known = frozenset(self.known.files.column("path").to_pylist())
-        batch = None if self.batch is None else read_manifest(self.batch.root)
-        unknown = (
-            [] if batch is None else [step.tokens for step in batch.dropped if step.step == "vocabulary"]
-        )
-        kept = 0 if batch is None else batch.totals.tokens
-        tokens = 0.0 if batch is None else float(batch.settings["new_tokens"] or 0)
-        values = (
-            len(self.new - known), len(self.new & known), len(self.gone), added - replaced, replaced,
-            removed - replaced, kept, sum(unknown), tokens,
-        )  # fmt: skip
-        return dict(zip(CHANGES, values, strict=True))
-
-    def _origin(self, changes: Mapping[str, float], since: str, files: Any) -> Origin:
+    def _origin(self, removed: int, replaced: int, since: str, files: Any) -> Origin:
         """The origin of the grown corpus: read = kept + dropped still holds."""
-        manifest = self.known.manifest
-        batch = None if self.batch is None else read_manifest(self.batch.root)
-        settings: dict[str, Json] = dict(manifest.settings)
-        for key in _READ if batch else ():
-            settings[key] = as_number(float(settings.get(key) or 0) + float(batch.settings.get(key) or 0))
+        manifest, settings = self.known.manifest, dict[str, Json](self.known.manifest.settings)
+        before = {*self.known.files.column("path").to_pylist()}
+        changes = Counter[str](
+            files_added=len(self.new - before),
+            files_changed=len(self.new & before),
+            files_removed=len(self.gone),
+            documents_added=-replaced,
+            documents_changed=replaced,
+            documents_removed=removed - replaced,
+        )
+        dropped = [*manifest.dropped]
         if settings.get(SINCE) != since or since == self.known.corpus.fingerprint:
             settings |= {**dict.fromkeys(CHANGES, 0), SINCE: since, NEW_WORDS: ""}
-        settings |= {key: as_number(float(settings[key] or 0) + value) for key, value in changes.items()}
-        if batch:
-            settings[NEW_WORDS] = batch.settings[NEW_WORDS]
-        gone = manifest.totals.documents + (batch.totals.documents if batch else 0)
-        return Origin(
-            _added_up([*manifest.dropped, *(batch.dropped if batch else ())], changes),
-            manifest.attribution,
-            manifest.source,
-            settings,
-            {**manifest.request, "grown": fingerprint({"files": files.to_pydict(), "of": gone})},
-        )
-
-
-def _added_up(dropped: Sequence[Dropped], changes: Mapping[str, float]) -> tuple[Dropped, ...]:
-    """What each step dropped in all runs, and the documents removed since."""
-    gone = int(changes["documents_removed"] + changes["documents_changed"])
-    removed = Dropped(step="removed", reason="removed with their files, or replaced", documents=gone)
-    found: dict[str, Dropped] = {}
-    for step in [*dropped, *([removed] if gone else [])]:
-        before = found.get(step.step)
-        found[step.step] = (
-            step
-            if before is None
-            else before.model_copy(
-                update={
-                    name: getattr(before, name) + getattr(step, name)
-                    for name in ("words", "documents", "tokens")
-                }
+        if self.batch:
+            batch = self.batch.manifest
+            dropped += batch.dropped
+            read = {key: _number(batch.settings, key) + _number(settings, key) for key in _READ}
+            settings |= {
+                **{key: as_number(value) for key, value in read.items()},
+                NEW_WORDS: batch.settings[NEW_WORDS],
+            }
+            changes["documents_added"] += batch.totals.documents
+            changes["tokens_added"] += int(batch.totals.tokens)
+            changes[NEW_TOKENS] += int(_number(batch.settings, NEW_TOKENS))
+        if removed:
+            dropped.append(
+                Dropped(step="removed", reason="removed with their files, or replaced", documents=removed)
             )
-        )
+        settings |= {key: as_number(_number(settings, key) + changes[key]) for key in CHANGES}
+        request = {**manifest.request, "grown": fingerprint({"files": files.to_pydict()})}
+        return Origin(_added_up(dropped), manifest.attribution, manifest.source, settings, request)
+
+
+def _number(settings: Mapping[str, Json], key: str) -> float:
+    return float(settings.get(key) or 0)
+
+
+def _added_up(dropped: Sequence[Dropped]) -> tuple[Dropped, ...]:
+    """What each step dropped in all runs."""
+    found: dict[str, Dropped] = {}
+    for step in dropped:
+        before = found.get(step.step, Dropped(step=step.step, reason=step.reason))
+        sums = {
+            name: getattr(before, name) + getattr(step, name) for name in ("words", "documents", "tokens")
+        }
+        found[step.step] = before.model_copy(update=sums)
     return tuple(found.values())
-
-
-def _link(path: str, place: Path) -> None:
-    try:
-        os.link(path, place)
-    except OSError:
-        shutil.copyfile(path, place)
-
-
-def _schema(corpus: Corpus) -> Any:
-    path = corpus.shard_path(corpus.shards[0])
-    with open_parquet(path, path) as file:
-        return file.schema_arrow
-
-
-def _ids(corpus: Corpus) -> Iterator[Any]:
-    for shard in corpus.shards:
-        path = corpus.shard_path(shard)
-        with open_parquet(path, path) as file:
-            yield from file.read(["document_id"], use_threads=False).column(0).chunks
-
-
-def _documents(corpus: Corpus, shard: Shard) -> Iterator[Documents]:
-    """Yield the documents of a shard, one row group at a time."""
-    path = corpus.shard_path(shard)
-    with open_parquet(path, path, sha256=shard.sha256) as file:
-        for number in range(file.num_row_groups):
-            table = file.read_row_group(number, use_threads=False).combine_chunks()
-            columns = {name: table.column(name).combine_chunks() for name in table.column_names}
-            bags = checked_bags(columns["ids"], columns["counts"], corpus.n_words, Place(path, number))
-            rest = {name: values for name, values in columns.items() if name not in OWN_COLUMNS}
-            yield Documents(*bags, columns["document_id"], rest)
 
 
 def _chosen(documents: Documents, rows: NDArray[np.bool_]) -> Documents:
     lengths, mask = np.diff(documents.indptr), pa.array(rows)
-    held = np.repeat(rows, lengths)
-    indptr = np.concatenate([[0], np.cumsum(lengths[rows])])
+    held, indptr = np.repeat(rows, lengths), np.concatenate([[0], np.cumsum(lengths[rows])])
     rest = {name: values.filter(mask) for name, values in documents.metadata.items()}
     ids = documents.document_id.filter(mask)
     return Documents(indptr, documents.ids[held], documents.counts[held], ids, rest)
@@ -405,17 +354,15 @@ def _chosen(documents: Documents, rows: NDArray[np.bool_]) -> Documents:
 
 def _conformed(documents: Documents, schema: Any) -> Documents:
     """The documents with the columns and types of a corpus; those that they lack are null, others are left out."""
-    given, n_documents = documents.metadata, documents.n_documents
+    absent = pa.nulls(documents.n_documents)
     columns = {
-        field.name: _as_type(given.get(field.name, pa.nulls(n_documents)), field.type, field.name)
+        field.name: _as_type(documents.metadata.get(field.name, absent), field.type, field.name)
         for field in schema
         if field.name not in OWN_COLUMNS
     }
     ids = _as_type(documents.document_id, schema.field("document_id").type, "ids")
-    counts = documents.counts.astype(
-        schema.field("counts").type.value_type.to_pandas_dtype(), casting="same_kind"
-    )
-    return replace(documents, document_id=ids, metadata=columns, counts=counts)
+    kind = schema.field("counts").type.value_type.to_pandas_dtype()
+    return replace(documents, document_id=ids, metadata=columns, counts=documents.counts.astype(kind))
 
 
 def _as_type(values: Any, kind: Any, name: str) -> Any:

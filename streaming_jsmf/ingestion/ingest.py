@@ -12,7 +12,7 @@ from streaming_jsmf.config import INGEST_SETTINGS, IngestRequest, request_of, se
 from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Dropped, as_number, losses_table
 from streaming_jsmf.corpus.records import OWN_COLUMNS, free_name
-from streaming_jsmf.corpus.shards import CORPUS, clear_attempts, link_shards, total_counts
+from streaming_jsmf.corpus.shards import clear_attempts, link_shards, total_counts
 from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory, wanted_corpus
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.bags import Contents, read_source
@@ -44,7 +44,7 @@ from streaming_jsmf.ingestion.words import (
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.jobs.workspace import Commit
+from streaming_jsmf.jobs.workspace import Publish
 from streaming_jsmf.process_limits import PROCESS_BYTES
 from streaming_jsmf.storage.paths import is_url, normalize
 from streaming_jsmf.storage.tables import write_table
@@ -140,8 +140,8 @@ def run_ingest(
     """Run a planned ingest, or verify the corpus that it has made; see ``ingest``."""
     target = planned.folder.target
     wanted = wanted_corpus(target, origin.request, overwrite=overwrite)
-    with planned.folder.acquire(wanted, resumable=resumable) as commit:
-        if commit is not None:
+    with planned.folder.acquire(wanted, resumable=resumable) as publish:
+        if publish is not None:
             execution.require_memory(ingest_memory(execution), "the ingest", f"lower {option.workers}")
             with execution.executor(
                 listener,
@@ -149,10 +149,10 @@ def run_ingest(
                 sources=[unit.path for unit in planned.units[:1]],
                 on_bad_input=planned.folder.remove,
             ) as executor:
-                _ingest(planned, executor, origin, commit)
-        built = open_corpus(target)
+                _ingest(planned, executor, origin, publish)
+        built = open_corpus(str(target))
     # One log message per line.
-    manifest = read_manifest(target)
+    manifest = read_manifest(str(target))
     for line in losses_table(manifest).splitlines():
         logger.info("%s", line)
     warn_of_losses(manifest)
@@ -172,7 +172,7 @@ def ingest_memory(execution: Execution) -> int:
     return processes * PROCESS_BYTES + execution.concurrency * _COPIES_OF_A_BATCH * limits.BATCH_BYTES
 
 
-def _ingest(ingest: Ingest, executor: Executor, origin: Origin, commit: Commit) -> None:
+def _ingest(ingest: Ingest, executor: Executor, origin: Origin, publish: Publish) -> None:
     """Run the steps: phrases, read, choose, write, commit."""
     root, target = ingest.root, ingest.folder.target
     clear_attempts(root)
@@ -213,15 +213,13 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, commit: Commit) 
         **read,
         "duplicate_documents": n_duplicates,
     }
-    entries = link_shards(root, step, shards)
-    write_quarantine(ingest)
-    made = root / CORPUS
-    finish_directory(made, entries, totals, replace(origin, dropped=dropped, settings=settings))
-    if ingest.files is not None:
-        write_table(
-            made / FILES_NAME, ingest.files.table(_runs(ingest, pieces, shards), numbered=not ingest.ids)
-        )
-    commit(made)
+    with publish() as made:
+        entries = link_shards(root, step, shards, made)
+        write_quarantine(ingest, made)
+        if ingest.files is not None:
+            runs = _runs(ingest, pieces, shards)
+            write_table(made / FILES_NAME, ingest.files.table(runs, numbered=not ingest.ids))
+        finish_directory(made, entries, totals, replace(origin, dropped=dropped, settings=settings))
 
 
 def _runs(ingest: Ingest, pieces: Sequence[Piece], written: Sequence[Record]) -> Iterator[tuple[str, int]]:

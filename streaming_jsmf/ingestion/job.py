@@ -9,7 +9,6 @@ write.words                 the chosen words, or new word ids indexed by old one
 write/00000/                shards of piece 0
 rewrite.words, rewrite/     the same, without the words that no kept document has
 work/                       shards that tasks are writing
-corpus/                     the corpus before it is renamed to the target
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 
 from streaming_jsmf.corpus.format import QUARANTINE_NAME
 from streaming_jsmf.corpus.manifest import Dropped, Manifest, as_number
-from streaming_jsmf.corpus.shards import CORPUS
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import LAST, InputError, option
 from streaming_jsmf.ingestion.job import Ingest
@@ -178,10 +177,10 @@ def first_bad_record(ingest: Ingest) -> str:
     return ""
 
 
-def write_quarantine(ingest: Ingest) -> None:
+def write_quarantine(ingest: Ingest, corpus: Path) -> None:
     """Write all bad records, if any, in the order of units, with one file of them in memory at a time."""
     if paths := list(_saved(ingest)):
-        place = ingest.root / CORPUS / QUARANTINE_NAME
+        place = corpus / QUARANTINE_NAME
         with pq.ParquetWriter(place, _QUARANTINE, compression="zstd") as writer:
             for path in paths:
                 writer.write_table(read_table(path))

@@ -60,6 +60,9 @@ MERGE_ROWS = 1_000_000
 TABLE_ROWS = 1_000_000
 _SHOWN = 8
 
+#: Settings with words that the vocabulary of a growing corpus lacks, and the number of their tokens.
+NEW_WORDS, NEW_TOKENS = "new_words", "new_tokens"
+
 #: Minimum document frequency of a new word, and number of them that are recorded.
 LEAST_NEW, SHOWN_NEW = 3, 20
 
@@ -135,8 +138,8 @@ def new_words(ingest: Ingest, pieces: Sequence[Piece]) -> dict[str, Any]:
     found = found.take(word_ids(found.words, pa.array(ingest.vocabulary, pa.string())) < 0)
     order = np.argsort(-found.document_frequency, kind="stable")[:SHOWN_NEW]
     return {
-        "new_words": "\n".join(found.take(order).words.to_pylist()),
-        "new_tokens": float(found.term_count.sum()),
+        NEW_WORDS: "\n".join(found.take(order).words.to_pylist()),
+        NEW_TOKENS: float(found.term_count.sum()),
     }
 
 

@@ -10,13 +10,14 @@ its tasks run (``execution``, ``cluster``, ``preflight``, ``blas``); and *events
 Tasks that write files, followed by one commit::
 
     work = Workspace.beside(target, "transform", arguments)     # JSON values that determine the bytes of the result
-    with work.acquire(wanted) as commit:
-        if commit is None:                                      # the result is there
+    with work.acquire(wanted) as publish:
+        if publish is None:                                     # the result is there
             return
         with work.executor(memory, execution, listener) as executor:
             job = map_job(write_part, context, sizes, work.checkpoints(), "documents")
             run_job(job, executor)
-        commit(assembled(job.records()))                        # rename a file or directory to the target
+        with publish() as place:                                # a directory; publish(file_written) for a file
+            assemble(place, job.records())                      # its last file makes it valid
 
 A sum over all parts::
 

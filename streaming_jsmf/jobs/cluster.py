@@ -74,9 +74,9 @@ def losses_in_one_line(cluster: str) -> Iterator[None]:
         raise StoreError(f"the Dask scheduler at {cluster} was lost; {RESUME}, there or elsewhere") from error
 
 
-def worker_threads(client: Any) -> int:
-    """Return the current total number of worker threads."""
-    return sum(client.nthreads().values())
+def worker_threads(client: Any) -> list[int]:
+    """Return the number of threads of each current worker."""
+    return list(client.nthreads().values())
 
 
 @contextmanager

@@ -44,13 +44,19 @@ ADDRESS_SCHEMES = ("tcp", "tls", "ucx", "ws", "wss")
 class Executor:
     """A running scheduler, valid until the block that created it ends; ``arguments`` are those of ``dask.compute``.
 
-    ``mixed`` is whether its workers may differ in versions and processors (``Execution.mixed``).
+    ``mixed`` is whether its workers may differ in versions and processors (``Execution.mixed``), and ``worker_threads``
+    the number of threads of each worker of a cluster; None: the workers run on this machine with the caller.
     """
 
     arguments: Mapping[str, Any]
     tasks_at_once: int
     listener: Listener = silent
     mixed: bool = False
+    worker_threads: int | None = None
+
+    def threads_for(self, tasks: int) -> int:
+        """Number of threads of each of ``tasks`` tasks, at most those of its worker."""
+        return max(1, min(self.tasks_at_once // tasks, self.worker_threads or self.tasks_at_once))
 
     @property
     def threads_here(self) -> int:
@@ -141,17 +147,19 @@ class Execution(ExecutionOptions):
         try:
             with self._arguments(target, sources) as arguments:
                 ready = True
-                yield Executor(arguments, self._tasks_at_once(arguments), listener, self.mixed)
+                yield self._executor(arguments, listener)
         except InputError:
             if ready and on_bad_input is not None:
                 on_bad_input()
             raise
 
-    def _tasks_at_once(self, arguments: Mapping[str, Any]) -> int:
-        """On a cluster, its worker threads or ``workers`` if more, since a growing cluster has few threads at first."""
+    def _executor(self, arguments: Mapping[str, Any], listener: Listener) -> Executor:
         if self.scheduler in LOCAL_SCHEDULERS:
-            return self.concurrency
-        return max(self.workers or 1, worker_threads(arguments["scheduler"]))
+            return Executor(arguments, self.concurrency, listener)
+        threads = worker_threads(arguments["scheduler"])
+        # A growing cluster has few threads at first.
+        at_once = max(self.workers or 1, sum(threads))
+        return Executor(arguments, at_once, listener, self.mixed, min(threads, default=1))
 
     @contextmanager
     def _arguments(self, target: StorePath | None, sources: Sequence[str]) -> Iterator[dict[str, Any]]:

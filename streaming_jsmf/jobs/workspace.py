@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from numpy.typing import NDArray
 
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError, StreamingJSMFError, option
 from streaming_jsmf.fingerprint import differences, fingerprint
-from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, Checkpoints
+from streaming_jsmf.jobs.checkpoints import FILES, PARTIALS, RECORDS, Checkpoints, Record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.storage.arrays import ArrayDigest, create_group, digest, read_attributes, write_array
 from streaming_jsmf.storage.lock import work_place
-from streaming_jsmf.storage.paths import StorePath, child_names, is_free, node_exists
-from streaming_jsmf.storage.replace import put_in_place, remove_store, store_written
+from streaming_jsmf.storage.paths import (
+    StorePath,
+    child_names,
+    is_free,
+    make_directory,
+    node_exists,
+    sha256_of,
+)
+from streaming_jsmf.storage.replace import file_written, remove_store, store_written
 from streaming_jsmf.storage.results import RESULT, UNIDENTIFIED, Found, Wanted
 
 logger = logging.getLogger(__name__)
 
 
-#: Renames a finished file or directory to the target of a workspace.
-Commit = Callable[[Path], None]
+#: ``publish()`` or ``publish(file_written)`` yields where to write the result of a workspace, as ``store_written`` or
+#: ``file_written`` does, and then removes the workspace.
+Publish: TypeAlias = Callable[..., AbstractContextManager[Any]]
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,7 @@ class Workspace:
         object.__setattr__(self, "root", self.root.absolute())
 
     @classmethod
-    def beside(cls, target: Path, *fields: Any) -> Self:
+    def beside(cls, target: StorePath, *fields: Any) -> Self:
         """Return the workspace of a target: ``<target>.partial``."""
         return cls(work_place(target), *fields)
 
@@ -61,9 +68,9 @@ class Workspace:
         return self.root
 
     @property
-    def target(self) -> Path:
-        """Path of the result."""
-        return self.directory.with_suffix("")
+    def target(self) -> StorePath:
+        """Path or URL of the result."""
+        return self.root.with_name(self.root.name.removesuffix(".partial"))
 
     @property
     def kind(self) -> str:
@@ -166,12 +173,12 @@ class Workspace:
     @contextmanager
     def acquire(
         self, wanted: Wanted, arrays: Mapping[str, NDArray[Any]] | None = None, *, resumable: bool = True
-    ) -> Iterator[Commit | None]:
+    ) -> Iterator[Publish | None]:
         """Lock the target and start the work with ``arrays``; on exit, remove a workspace without committed tasks.
 
-        Yields what renames a file or directory to the target and removes the workspace; None if the result is there.
-        Work that is not ``resumable``, because its input cannot be given again, is removed on every error. Raises the
-        errors of ``require_same`` and ``Wanted.writing``. If a result may be overwritten, so may unfinished work.
+        Yields what writes the result and removes the workspace; None if the result is there. Work that is not
+        ``resumable``, because its input cannot be given again, is removed on every error. Raises the errors of
+        ``require_same`` and ``Wanted.writing``. If a result may be overwritten, so may unfinished work.
         """
         with wanted.writing() as found:
             if found is Found.MADE:
@@ -181,7 +188,7 @@ class Workspace:
                 self.remove()
             self.start(arrays, replace=wanted.overwrite)
             try:
-                yield partial(self._commit, found)
+                yield partial(self._published, found)
             except BaseException:
                 if not resumable:
                     self.remove()
@@ -190,12 +197,10 @@ class Workspace:
                 if not self.steps_done:
                     self.remove()
 
-    def _commit(self, found: Found, made: Path) -> None:
-        if found is Found.NOTHING and os.path.lexists(self.target):
-            raise InputError(
-                f"{self.target} was made by another program meanwhile; move it away and run the same command again"
-            )
-        put_in_place(made, self.target)
+    @contextmanager
+    def _published(self, found: Found, written: Publish = store_written) -> Iterator[StorePath]:
+        with written(self.target, overwrite=found is not Found.NOTHING) as place:
+            yield place
         self.remove()
 
     def _create(self, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -206,3 +211,30 @@ class Workspace:
                 create_group(beside / group, {})
             root = {"kind": self.kind, "request": self.request, "arguments": dict(self.arguments)}
             create_group(beside, {**root, RESULT: self.result or self.request})
+
+
+class TaskFiles:
+    """Files that a task writes to a directory of a workspace, and their hashes for its record.
+
+    A task may run twice, also at the same time: both runs write the same bytes to the same places. Raises
+    ``StoreError`` if the workspace was removed; a worker that outlives its job must not create it again.
+    """
+
+    def __init__(self, root: StorePath, directory: str) -> None:
+        if not node_exists(root):
+            raise StoreError(f"{root} was removed while files were written to it")
+        self._root, self._directory = root, directory
+        self._hashes: dict[str, str] = {}
+        make_directory(root / directory)
+
+    @contextmanager
+    def written(self, name: str) -> Iterator[Path]:
+        """Yield a local path at which to write the file with this name; see ``file_written``."""
+        inside = f"{self._directory}/{name}"
+        with file_written(self._root / inside, overwrite=True) as made:
+            yield made
+            self._hashes[inside] = sha256_of(made)
+
+    def record(self) -> Record:
+        """The part of the record that ``Checkpoints`` compares with the files."""
+        return {FILES: dict(self._hashes)}

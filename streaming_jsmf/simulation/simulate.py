@@ -6,16 +6,13 @@ they do not depend on the size of the corpus, on the shards, or on the process.
 Until it is committed, a simulation is a directory with this layout::
 
     zarr.json                the arguments
-    truth.zarr               the topics
     records/                 one group per completed part, with its shards
     simulate/00000/          shards and counts of part 0
     work/                    files that tasks are writing
-    corpus/                  the corpus before it is renamed to the target
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -32,7 +29,6 @@ from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.records import Documents
 from streaming_jsmf.corpus.shards import (
-    CORPUS,
     LAYOUT,
     TOKENS_PER_SHARD,
     ShardLimits,
@@ -43,7 +39,7 @@ from streaming_jsmf.corpus.shards import (
     write_task_shards,
 )
 from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory, wanted_corpus
-from streaming_jsmf.errors import InputError, StreamingJSMFError, option
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
@@ -122,17 +118,18 @@ def simulate_lda(
     )
     corpus = wanted_corpus(path, simulation.arguments, overwrite=overwrite)
     wanted = replace(corpus, is_intact=lambda: corpus.is_intact() and bool(read_truth(path)))
-    with replace(simulation.folder, arguments=simulation.arguments).acquire(wanted) as commit:
-        if commit is not None:
+    with replace(simulation.folder, arguments=simulation.arguments).acquire(wanted) as publish:
+        if publish is not None:
             checkpoints = simulation.folder.checkpoints(STEP)
             job = map_job(write_part, simulation, simulation.sizes, checkpoints, "documents")
             try:
                 with execution.executor(listener, target=simulation.folder.root) as executor:
-                    _prepare(simulation)
+                    clear_attempts(simulation.folder.directory)
                     run_job(job, executor)
-                commit(_finish(simulation, job.records()))
             finally:
                 _last_sampler.cache_clear()
+            with publish() as place:
+                _assemble(place, simulation, job.records())
     return open_corpus(path)
 
 
@@ -147,7 +144,7 @@ def simulation_memory(settings: SimulationSettings, execution: Execution) -> int
     task = TASK_BYTES + 8 * 6 * settings.n_words
     words = WORD_BYTES * settings.n_words
     if execution.scheduler in ("threads", "synchronous"):
-        # The truth is drawn, transposed and written before the first task, the vocabulary after the last.
+        # The truth is drawn, transposed and written after the last task, and then the vocabulary.
         return PROCESS_BYTES + max(2 * tables, tables + guide + workers * task) + words
     parent = PROCESS_BYTES + 2 * tables + words
     return parent + workers * (PROCESS_BYTES + tables + guide + task)
@@ -194,17 +191,6 @@ def plan(settings: SimulationSettings, folder: Workspace) -> Simulation:
     return Simulation(settings, folder, documents_per_shard, -(-batch // documents_per_shard))
 
 
-def _prepare(simulation: Simulation) -> None:
-    """Write the truth if it is missing or damaged."""
-    root = simulation.folder.directory
-    clear_attempts(root)
-    try:
-        read_truth(root)
-    except StreamingJSMFError:
-        shutil.rmtree(root / TRUTH_NAME, ignore_errors=True)
-        write_truth(root / TRUTH_NAME, truth_of(simulation.settings))
-
-
 def write_part(simulation: Simulation, part: int) -> Record:
     """Task: draw and write the documents of one part; return the record to commit.
 
@@ -225,11 +211,11 @@ def write_part(simulation: Simulation, part: int) -> Record:
     return write_task_shards(simulation.folder.directory, STEP, part, settings.n_words, limits, fill)
 
 
-def _finish(simulation: Simulation, parts: Sequence[Record]) -> Path:
-    """Assemble the corpus; return its directory."""
+def _assemble(place: Path, simulation: Simulation, parts: Sequence[Record]) -> None:
+    """Write the corpus with its topics."""
     root, settings = simulation.folder.directory, simulation.settings
-    shards = link_shards(root, STEP, parts)
-    (root / TRUTH_NAME).rename(root / CORPUS / TRUTH_NAME)
+    write_truth(place / TRUTH_NAME, truth_of(settings))
+    shards = link_shards(root, STEP, parts, place)
     totals = total_counts(root, STEP, len(parts), pa.array(word_names(settings.n_words), pa.string()))
     said: dict[str, Json] = {
         SIMULATED: "lda",
@@ -241,8 +227,7 @@ def _finish(simulation: Simulation, parts: Sequence[Record]) -> Path:
         "zipf": settings.zipf,
         "seed": settings.seed,
     }
-    finish_directory(root / CORPUS, shards, totals, Origin(settings=said, request=simulation.arguments))
-    return root / CORPUS
+    finish_directory(place, shards, totals, Origin(settings=said, request=simulation.arguments))
 
 
 @dataclass(frozen=True, eq=False)

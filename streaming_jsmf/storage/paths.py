@@ -4,8 +4,8 @@ Sources and corpora are strings (``normalize``): absolute local paths or fsspec 
 ``StorePath`` objects (``store_path``). Read functions accept both. Writes to a store are atomic.
 
 Object stores have neither directories nor renames, but write single objects atomically: data are written under their
-final names, and the ``ROOT`` or record that makes them valid is written last. Until then an object named ``MARK``
-identifies unfinished writes of ours.
+final names, and the file or record that makes them valid (``LAST_FILES``) is written last. Until then an object named
+``MARK`` identifies unfinished writes of ours.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ StorePath: TypeAlias = Path | UPath
 #: Object that makes a store valid; without it the other objects are leftovers.
 ROOT = "zarr.json"
 
-#: Without a ``ROOT`` next to it, marks an unfinished write of ours to an object store.
+#: Files that make a directory valid, which is written last and removed first: of stores, of corpora, of topic shares.
+LAST_FILES = (ROOT, "manifest.json", "_shares.json")
+
+#: Without one of ``LAST_FILES`` next to it, marks an unfinished write of ours to an object store.
 MARK = ".unfinished"
 
 Place = TypeVar("Place", Path, StorePath)
@@ -316,7 +319,7 @@ def file_exists(path: StorePath) -> bool:
 
 
 def is_free(path: StorePath) -> bool:
-    """Whether a store can be created at ``path``: nothing exists there, or only our leftovers in an object store."""
+    """Whether a result can be created at ``path``: nothing exists there, or only our leftovers in an object store."""
     if isinstance(path, Path):
         return not path.exists()
     with reaching(path):
@@ -324,9 +327,10 @@ def is_free(path: StorePath) -> bool:
 
 
 def is_unfinished(path: UPath) -> bool:
-    """Whether an object store has an unfinished or incompletely deleted store of ours at ``path``."""
+    """Whether an object store has an unfinished or incompletely deleted result of ours at ``path``."""
     with reaching(path):
-        return (path / MARK).exists() and not node_exists(path)
+        marked = (path / MARK).exists()  # not ``file_exists``: S3 has no ranges of an empty object
+    return marked and not any(file_exists(path / name) for name in LAST_FILES)
 
 
 def make_directory(path: StorePath) -> None:

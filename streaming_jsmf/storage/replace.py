@@ -11,21 +11,24 @@ import glob
 import os
 import re
 import shutil
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError, first_line
-from streaming_jsmf.storage.objects import reaching, remove_objects
+from streaming_jsmf.storage.objects import in_threads, reaching, remove_objects
 from streaming_jsmf.storage.paths import (
+    LAST_FILES,
     MARK,
     ROOT,
     StorePath,
+    file_exists,
     fsync_directory,
     is_unfinished,
-    node_exists,
     remove_file,
     write_bytes,
 )
@@ -118,15 +121,15 @@ def require_replaceable(target: StorePath) -> None:
 
 
 def put_in_place(made: Path, target: Path) -> None:
-    """Rename a file or directory to ``target``; an existing target is removed after the rename."""
+    """Rename a file or directory to ``target``; an existing directory there is removed after the rename."""
     place = real_path(target)
     old = _old(place)
-    if os.path.lexists(place):
+    if os.path.lexists(place) and (place.is_dir() or made.is_dir()):
         if os.path.lexists(old):  # left by a killed run on a file system without locks
             _remove(old)
         place.rename(old)
     try:
-        made.rename(place)
+        made.replace(place)
     except BaseException:
         if os.path.lexists(old):
             old.rename(place)
@@ -147,18 +150,23 @@ def new_directory(target: Path) -> Path:
 
 @contextmanager
 def store_written(target: StorePath, *, overwrite: bool = False) -> Iterator[StorePath]:
-    """Yield where to write a new store, which appears at ``target`` complete when the block succeeds.
+    """Yield where to write a new store, corpus or directory of topic shares, which appears at ``target`` complete.
 
-    The block writes the ``zarr.json`` of the root last. A local store is written next to the target and then renamed,
-    objects under their final names. On an error everything written is deleted. With ``overwrite`` an existing local
-    store is removed only after the new one is complete, one behind a URL before. Raises ``InputError`` if the bucket
-    does not exist.
+    The block writes the file that makes the result valid (``LAST_FILES``) last. A local result is written next to the
+    target and then renamed, objects under their final names. On an error everything written is deleted. With
+    ``overwrite`` an existing local result is removed only after the new one is complete, one behind a URL before.
+    Raises ``InputError`` if another program has made the target meanwhile, or the bucket does not exist.
     """
     if isinstance(target, Path):
-        with _directory_written(target, overwrite=overwrite) as beside:
+        beside = new_directory(target)
+        with _renamed(beside, target, overwrite=overwrite):
             yield beside
         return
-    if overwrite or is_unfinished(target):
+    with reaching(target):
+        exists = target.exists()
+    if exists:
+        if not overwrite and not is_unfinished(target):
+            raise _made_meanwhile(target)
         _remove_object_store(target)
     try:
         with reaching(target):
@@ -178,18 +186,69 @@ def store_written(target: StorePath, *, overwrite: bool = False) -> Iterator[Sto
 
 
 @contextmanager
-def _directory_written(target: Path, *, overwrite: bool) -> Iterator[Path]:
-    place, new = real_path(target), new_directory(target)
+def file_written(target: StorePath, *, overwrite: bool = False) -> Iterator[Path]:
+    """Yield a local path at which to write a file, which appears at ``target`` complete when the block succeeds.
+
+    It is next to a local target, and otherwise a temporary file that is uploaded as one object. Several processes may
+    write the same file. Errors as ``store_written``.
+    """
+    if isinstance(target, Path):
+        place = real_path(target)
+        beside = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
+        with _renamed(beside, target, overwrite=overwrite):
+            yield beside
+        return
+    if not overwrite and file_exists(target):
+        raise _made_meanwhile(target)
+    with TemporaryDirectory(prefix="streaming-jsmf-") as folder:
+        made = Path(folder, target.name)
+        yield made
+        put_files([(made, target)])
+
+
+@contextmanager
+def _renamed(beside: Path, target: Path, *, overwrite: bool) -> Iterator[None]:
+    """Rename what the block writes ``beside`` a target to it, or delete it on an error."""
+    place = real_path(target)
     try:
-        yield new
-        if overwrite:
-            put_in_place(new, place)
-        else:
-            new.rename(place)
-            fsync_directory(place.parent)
+        yield
+        if not overwrite and os.path.lexists(place):
+            raise _made_meanwhile(target)
+        put_in_place(beside, place)
     except BaseException:
-        shutil.rmtree(new, ignore_errors=True)
+        if os.path.lexists(beside):
+            _remove(beside)
         raise
+
+
+def _made_meanwhile(target: StorePath) -> InputError:
+    return InputError(
+        f"{target} was made by another program meanwhile; move it away and run the same command again"
+    )
+
+
+def put_files(pairs: Sequence[tuple[StorePath, StorePath]]) -> None:
+    """Put files under other names; the old names remain, so that an interruption loses nothing.
+
+    Local files are linked, or copied where there are no hard links, objects are copied by their server, and local files
+    uploaded. ``StoreError`` if an object store fails.
+    """
+    in_threads(lambda pair: _put(*pair), pairs)
+
+
+def _put(made: StorePath, place: StorePath) -> None:
+    if isinstance(place, Path):
+        assert isinstance(made, Path), "nothing is downloaded"
+        try:
+            os.link(made, place)
+        except OSError:
+            shutil.copyfile(made, place)
+        return
+    with reaching(place):
+        if isinstance(made, Path):
+            place.fs.put_file(str(made), place.path)
+        else:
+            place.fs.cp_file(made.path, place.path)
 
 
 def remove_store(path: StorePath, *, ignore_errors: bool = False) -> None:
@@ -206,8 +265,9 @@ def remove_store(path: StorePath, *, ignore_errors: bool = False) -> None:
 
 
 def _remove_object_store(path: UPath) -> None:
-    """Delete a store behind a URL, its root first, so that readers never see a partial store."""
-    if node_exists(path):
+    """Delete a result behind a URL, the file that makes it valid first, so that readers never see a part of it."""
+    if last := [path / name for name in LAST_FILES if file_exists(path / name)]:
         write_bytes(path / MARK, b"")
-        remove_file(path / ROOT)
+        for file in last:
+            remove_file(file)
     remove_objects(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -27,10 +27,11 @@ from streaming_jsmf.jobs.checkpoints import PartialResult, key_of
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.jobs.run import Job, Reduction, run_job
+from streaming_jsmf.jobs.run import Job, Part, Reduction, run_job
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.process_limits import PROCESS_BYTES
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
+from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.storage.paths import StorePath
 
 #: Function that reads a committed result.
@@ -128,7 +129,7 @@ class DocumentJob:
             self.work.require_same()
         with self.work.executor(self.memory, execution, listener, self.corpus.first_files) as executor:
             digests = self.work.start(self.arrays, replace=replace)
-            threads = max(1, executor.tasks_at_once // len(self.partitions))
+            threads = executor.threads_for(len(self.partitions))
             yield executor, TaskInputs(self.root, digests, self.work.hint, self.n_words, threads)
 
     def fold(self, executor: Executor, reduction: Reduction, name: str, *salt: str) -> Read:
@@ -142,3 +143,24 @@ class DocumentJob:
         parts = tuple(map(partition_part, keys, self.partitions))
         run_job(Job(checkpoints, reduction, parts, order), executor)
         return partial(checkpoints.read_fold, order.total)
+
+    def computed(
+        self,
+        executor: Executor,
+        stage: Reduction,
+        name: str,
+        given: Mapping[str, PartialResult],
+        keys: Sequence[str],
+    ) -> Iterator[PartialResult]:
+        """Yield the results of ``stage.compute`` for those of the ``given`` results that have ``keys``, in order.
+
+        Tasks read them as folds of the checkpoints ``name``. Nothing is kept, and no progress is reported.
+        """
+        checkpoints = self.work.checkpoints(name)
+        in_threads(lambda item: checkpoints.commit_fold(*item), [*given.items()])
+        tasks = Job(checkpoints, stage, [Part(key, 1, key) for key in keys]).graph(frozenset(), len(keys))
+        if tasks is not None:
+            executor.compute(tasks)
+        for key in keys:
+            yield checkpoints.read_part(key)
+        checkpoints.clear()

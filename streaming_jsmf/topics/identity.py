@@ -37,7 +37,7 @@ def hellinger(first: Floats, second: Floats) -> Floats:
     roots = [np.sqrt(np.maximum(np.asarray(each, np.float64), 0.0)) for each in (first, second)]
     with single_blas_thread():
         affinity = gram(np.concatenate(roots, axis=1))[: first.shape[1], first.shape[1] :]
-    return np.sqrt(np.clip(1.0 - affinity, 0.0, 1.0))
+    return np.asarray(np.sqrt(np.clip(1.0 - affinity, 0.0, 1.0)))
 
 
 def best_match(distances: Floats) -> Integers:
@@ -87,8 +87,8 @@ def _distances(origins: Mapping[str, NDArray[Any]], found: Model) -> Floats:
     """Hellinger distances (K, K') of topics from the origins of others, as far as the words of the origins tell."""
     before = origins["origin_probability"]
     now = np.maximum(np.asarray(found.arrays["word_topic"], np.float64), 0.0)[origins["origin_words"]]
-    affinity = np.einsum("kw,kwj->kj", np.sqrt(before), np.sqrt(now)) / before.sum(axis=1)[:, None]
-    return np.sqrt(np.clip(1.0 - affinity, 0.0, 1.0))
+    affinity: Floats = np.einsum("kw,kwj->kj", np.sqrt(before), np.sqrt(now)) / before.sum(axis=1)[:, None]
+    return np.asarray(np.sqrt(np.clip(1.0 - affinity, 0.0, 1.0)))
 
 
 @dataclass(frozen=True)

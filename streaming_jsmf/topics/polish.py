@@ -1,16 +1,16 @@
 """Polish: improve the topics of a model by reproducible steps over the documents of a corpus.
 
 One pass (``draw``) copies held-out documents, which no step uses, and a sample for each of the first steps, which this
-process takes; the last steps (``step-1``, ...) make a pass over all other documents each. If the corpus is no larger
-than a sample, all steps use the copy. A killed job resumes at the first part that was not committed, and results are
-bit-identical for all schedulers.
+process takes, or a cluster in blocks of documents; the last steps (``step-1``, ...) make a pass over all other
+documents each. If the corpus is no larger than a sample, all steps use the copy. A killed job resumes at the first part
+that was not committed, and results are bit-identical for all schedulers.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.display import location
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.inference.perplexity import Completer
-from streaming_jsmf.inference.polish import StepSums, document_keys, first_topics, in_sample, step_sums
+from streaming_jsmf.inference.polish import StepSums, first_topics, in_sample
 from streaming_jsmf.inference.words import label_words, prominent_words
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import PartialResult
@@ -39,14 +39,21 @@ from streaming_jsmf.topics.document_job import DocumentJob, Read, TaskInputs
 from streaming_jsmf.topics.parameters import TopicParameters
 from streaming_jsmf.topics.polish_tasks import (
     ALGORITHM_VERSION,
+    DRAWS,
+    SAMPLE,
+    TOPICS,
     Counts,
     DrawReduction,
     PolishPlan,
+    SampledBlock,
+    SampledStep,
     SplitDocuments,
     StepReduction,
     block_of,
     longest_of,
     polish_job,
+    sample_blocks,
+    sums_of,
     topics_after,
 )
 from streaming_jsmf.topics.store import (
@@ -256,33 +263,39 @@ class _Run:
     def _sampled(self, topics: Floats, drawn: PartialResult, longest: float, last: bool) -> PartialResult:
         """All sampled steps, without a pass over the corpus; ``last`` if no full steps follow."""
         steps, history = self.plan.sampled_steps, list[float]()
-        sample, draws = block_of(drawn, "sample", self.inputs.n_words), drawn.arrays["sample_draws"]
+        sample, draws = block_of(drawn, SAMPLE, self.inputs.n_words), drawn.arrays[DRAWS]
         for number, step in enumerate(steps):
             last_of_all = last and number + 1 == len(steps)
             used = np.flatnonzero(in_sample(draws, number, step.share))
-            sums = step_sums(
-                sample if used.size == draws.size else sample[used],
-                topics,
-                self.topics.prior,
-                rounds=step.rounds,
-                longest=longest,
-                with_pairs=last_of_all,
-                keys=document_keys(draws[used], number) if step.drawn else None,
-                threads=self.executor.threads_here,
-            )
+            taken = SampledStep(step, number, self.topics.prior, longest, with_pairs=last_of_all)
+            documents = sample if used.size == draws.size else sample[used]
+            sums = self._sums(taken, documents, draws[used], topics)
             found = topics_after(sums, topics, step, last=last_of_all)
             topics = found.arrays["word_topic"]
             history.append(self._reported(number, found))
         return PartialResult({**found.arrays, "log_likelihood": np.array(history)}, found.scalars)
+
+    def _sums(self, taken: SampledStep, documents: Counts, draws: Floats, topics: Floats) -> StepSums:
+        """The sums of a sampled step, from the threads of this process or the tasks of a cluster."""
+        given = {} if self.executor.worker_threads is None else sample_blocks(documents, draws)
+        if not given:
+            return taken.sums(documents, draws, topics, threads=self.executor.threads_here)
+        name, keys, total = f"sampled-{taken.number + 1}", [*given], None
+        stage = SampledBlock(taken, self.job.work.checkpoints(name))
+        given[TOPICS] = PartialResult({TOPICS: topics})
+        for of_block in self.job.computed(self.executor, stage, name, given, keys):
+            total = stage.fold(total, of_block)
+        assert total is not None, "there are blocks"
+        # Fractional counts of blocks have another sum.
+        return replace(sums_of(total), n_tokens=float(documents.data.sum(dtype=np.float64)))
 
     def _full(self, before: PartialResult, reduction: StepReduction, key: str) -> PartialResult:
         number = before.arrays["log_likelihood"].size
         name = f"step-{number + 1}"
         sums = self.job.fold(self.executor, reduction, name, key)()
         self.job.work.checkpoints(name).clear()
-        total = StepSums(**sums.arrays, **sums.scalars)  # type: ignore[arg-type]
         topics = before.arrays["word_topic"]
-        found = topics_after(total, topics, reduction.step, last=reduction.with_pairs)
+        found = topics_after(sums_of(sums), topics, reduction.step, last=reduction.with_pairs)
         self._reported(number, found)
         return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +20,9 @@ from streaming_jsmf.inference.polish import (
     SAMPLE_DRAW,
     Step,
     StepSums,
+    blocks,
     document_draws,
+    document_keys,
     log_lengths,
     longest_document,
     next_topics,
@@ -29,7 +31,8 @@ from streaming_jsmf.inference.polish import (
     sampled_range,
     step_sums,
 )
-from streaming_jsmf.jobs.checkpoints import PartialResult, added
+from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, added, added_in_place
+from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.topics.document_job import DocumentJob, Read, TaskInputs
 from streaming_jsmf.topics.parameters import TopicParameters
@@ -45,8 +48,14 @@ BYTES_PER_SAMPLED = 8
 #: Maximum share of the documents that is held out.
 MOST_HELD_OUT = 0.02
 
+#: Names of the sampled documents and their draws, and of the topics of a step that a cluster takes on them.
+SAMPLE, DRAWS, TOPICS = "sample", "sample_draws", "word_topic"
+
 #: N x K float64 arrays per worker: topics in both precisions, and sums of blocks, partition and fold.
 TALL_ARRAYS = 6
+
+#: The same in the command's own process: the two of the start, and the topics before and after a step.
+OWN_ARRAYS = 4
 
 
 @dataclass(frozen=True)
@@ -80,6 +89,8 @@ def polish_job(
     """The job that takes the planned steps; ``result`` is the fingerprint of the request of the polished model."""
     corpus, scan = plan.corpus, ScanSettings(partition_nonzeros=partition_nonzeros)
     sampled = min(polish_step.SAMPLES * polish_step.SAMPLE_NONZEROS, corpus.nonzeros)
+    # There are no more blocks of float32 sums than the nonzeros of a step allow.
+    block_sums = 4 * topics.prior.size * (polish_step.SAMPLE_NONZEROS // polish_step.NONZEROS_PER_WORD)
     return DocumentJob(
         "polish",
         root,
@@ -95,7 +106,7 @@ def polish_job(
             "seed": plan.settings.seed,
         },
         task_bytes=TALL_ARRAYS * topics.word_topic.nbytes,
-        shared_bytes=2 * BYTES_PER_SAMPLED * sampled,
+        shared_bytes=2 * BYTES_PER_SAMPLED * sampled + OWN_ARRAYS * topics.word_topic.nbytes + block_sums,
         result=result,
     )
 
@@ -119,7 +130,7 @@ class SplitDocuments:
 class DrawReduction:
     """Held-out and sampled documents in corpus order, and the sums of ``log_lengths`` over all documents.
 
-    ``share`` is that of one sampled step; ``sample_draws`` tell which steps use a document (``in_sample``).
+    ``share`` is that of one sampled step; ``DRAWS`` tell which steps use a document (``in_sample``).
     """
 
     documents: SplitDocuments
@@ -131,12 +142,10 @@ class DrawReduction:
         for content, block, held in self.documents.blocks(partition):
             draws = document_draws(content, block.shape[0], SAMPLE_DRAW, self.documents.seed)
             sample = (draws < sampled_range(self.share)) & ~held
-            arrays: dict[str, NDArray[Any]] = {"sample_draws": draws[sample]}
-            for name, rows in (("held_out", held), ("sample", sample)):
+            arrays: dict[str, NDArray[Any]] = {DRAWS: draws[sample]}
+            for name, rows in (("held_out", held), (SAMPLE, sample)):
                 chosen = block[np.flatnonzero(rows)]
-                arrays[f"{name}_lengths"] = np.diff(chosen.indptr).astype(np.int64)
-                arrays[f"{name}_words"] = chosen.indices.astype(np.int32)
-                arrays[f"{name}_counts"] = chosen.data.astype(np.float32)
+                arrays |= _arrays_of(name, chosen.indptr, chosen.indices, chosen.data)
             log_length, n_documents = log_lengths(block)
             scalars = {"log_length": log_length, "n_documents": n_documents}
             drawn.append(PartialResult(arrays, scalars))
@@ -145,6 +154,28 @@ class DrawReduction:
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         """Concatenate the arrays and add the scalars."""
         return partial if folded is None else _joined([folded, partial])
+
+
+def _arrays_of(
+    name: str, indptr: NDArray[Any], ids: NDArray[Any], counts: NDArray[Any]
+) -> dict[str, NDArray[Any]]:
+    """The documents between ``indptr`` as arrays of a result, which ``block_of`` reads."""
+    held = slice(indptr[0], indptr[-1])
+    return {
+        f"{name}_lengths": np.diff(indptr).astype(np.int64),
+        f"{name}_words": ids[held].astype(np.int32),
+        f"{name}_counts": counts[held].astype(np.float32),
+    }
+
+
+def sample_blocks(sample: Counts, draws: Floats) -> dict[str, PartialResult]:
+    """The documents of a step with their ``draws`` in the blocks in which ``step_sums`` adds them, by key."""
+    found, start = {}, 0
+    for number, indptr in enumerate(blocks(sample.indptr, sample.shape[1])):
+        rows = slice(start, start := start + indptr.size - 1)
+        arrays = _arrays_of(SAMPLE, indptr, sample.indices, sample.data)
+        found[f"{number:02d}"] = PartialResult({**arrays, DRAWS: draws[rows]})
+    return found
 
 
 def _joined(parts: Sequence[PartialResult]) -> PartialResult:
@@ -179,6 +210,59 @@ def topics_after(sums: StepSums, before: NDArray[np.float64], step: Step, *, las
     return PartialResult(arrays, {"n_documents": sums.n_documents})
 
 
+def result_of(sums: StepSums) -> PartialResult:
+    fields = vars(sums)
+    arrays = {name: fields[name] for name in ("tokens", "shares", "pairs")}
+    return PartialResult(arrays, {name: value for name, value in fields.items() if name not in arrays})
+
+
+def sums_of(result: PartialResult) -> StepSums:
+    return StepSums(**result.arrays, **result.scalars)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class SampledStep:
+    """One step on documents in memory, whose draws of topics have the numbers ``step``."""
+
+    step: Step
+    number: int
+    prior: Floats
+    longest: float
+    with_pairs: bool
+
+    def sums(self, counts: Counts, draws: Floats, topics: Floats, **options: Any) -> StepSums:
+        """The sums over documents with these ``draws``; ``options`` are those of ``step_sums``."""
+        return step_sums(
+            counts,
+            topics,
+            self.prior,
+            rounds=self.step.rounds,
+            longest=self.longest,
+            with_pairs=self.with_pairs,
+            keys=document_keys(draws, self.number) if self.step.drawn else None,
+            **options,
+        )
+
+
+@dataclass(frozen=True)
+class SampledBlock:
+    """A sampled step on a cluster: each task takes a block of the documents; their sums are added in order."""
+
+    taken: SampledStep
+    checkpoints: Checkpoints
+
+    def compute(self, key: str) -> PartialResult:
+        """The sums of the block that is committed under this key."""
+        block, topics = self.checkpoints.read_fold(key), self.checkpoints.read_fold(TOPICS).arrays[TOPICS]
+        counts = block_of(block, SAMPLE, len(topics))
+        sums = result_of(self.taken.sums(counts, block.arrays[DRAWS], topics, whole=True, threads=1))
+        # The sums of one block are computed in this precision.
+        return replace(sums, arrays={**sums.arrays, "tokens": sums.arrays["tokens"].astype(np.float32)})
+
+    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
+        return added_in_place(folded, partial)
+
+
 @dataclass(frozen=True)
 class StepReduction:
     """One full step: the ``StepSums`` of all documents that are not held out."""
@@ -206,9 +290,7 @@ class StepReduction:
             )
             total = sums if total is None else total + sums
         assert total is not None, "a partition has units"
-        fields = vars(total)
-        arrays = {name: fields[name] for name in ("tokens", "shares", "pairs")}
-        return PartialResult(arrays, {name: value for name, value in fields.items() if name not in arrays})
+        return result_of(total)
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         """Add in float64."""

@@ -326,7 +326,7 @@ class Reader(ABC):
         for key, value in self.options.fields().items():
             # A list of phrases is stored with the phrases found.
             listed_phrases = key == "phrases" and self.phrases is None
-            if key not in (*PATH_OPTIONS, "path") and value is not None and not listed_phrases:
+            if key not in (*PATH_OPTIONS, "path") and value not in (None, ()) and not listed_phrases:
                 settings[f"read_{key}"] = ",".join(value) if isinstance(value, tuple) else value
         return settings
 

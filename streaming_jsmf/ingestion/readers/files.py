@@ -19,6 +19,7 @@ from typing import IO, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from fsspec.spec import AbstractBufferedFile
 
 from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
 from streaming_jsmf.errors import InputError, StreamingJSMFError, first_line, pass_on_machine
@@ -110,7 +111,7 @@ def _by_arrow(raw: Any, codec: str) -> Iterator[bytes]:
         if "too much memory" not in str(error):
             raise
         raise UnreadableError(
-            "it is compressed with zstd --long=31 or similar; pip install 'streaming-jsmf[zstd]', or decompress it "
+            "it is compressed with zstd --long=31 or similar; pip install zstandard, or decompress it "
             "with zstd -d --long=31"
         ) from error
 
@@ -285,7 +286,9 @@ def open_raw(path: str) -> Iterator[IO[bytes]]:
         try:
             member = _member(path)
             with open_file(path) if member is None else member[0].open(member[1]) as raw:
-                yield raw  # type: ignore[misc]
+                # Files of object stores have no limit on the length of a line.
+                file: Any = raw
+                yield io.BufferedReader(file, _PIECE) if isinstance(raw, AbstractBufferedFile) else file
         except STREAM_ERRORS as error:
             pass_on_machine(error)
             raise UnreadableError(describe(error)) from error

@@ -97,7 +97,7 @@ class H5adSource(CountFiles):
         try:
             h5py = import_module("h5py")  # not at the top, because it is optional
         except ImportError as error:
-            raise InputError("reading .h5ad needs anndata; pip install 'streaming-jsmf[anndata]'") from error
+            raise InputError("reading .h5ad needs a package; pip install anndata") from error
         try:
             with ExitStack() as stack:
                 source = stack.enter_context(open_raw(path)) if is_url(path) else path

@@ -333,9 +333,7 @@ def _open(path: str, options: Any) -> _Sheet:
     try:
         calamine = import_module("python_calamine")
     except ImportError as error:
-        raise InputError(
-            "reading spreadsheets needs python-calamine; pip install 'streaming-jsmf[excel]'"
-        ) from error
+        raise InputError("reading spreadsheets needs a package; pip install python-calamine") from error
     with open_stream(path) as stream:
         data = stream.read(limits.LARGEST_FILE + 1)
     if len(data) > limits.LARGEST_FILE:

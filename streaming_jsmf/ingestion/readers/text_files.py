@@ -46,7 +46,7 @@ from streaming_jsmf.ingestion.readers.files import (
 from streaming_jsmf.ingestion.readers.formats import Gathered, Parsed, gathered
 from streaming_jsmf.ingestion.readers.listing import find_files, with_members
 from streaming_jsmf.ingestion.readers.records import TextReader
-from streaming_jsmf.ingestion.readers.values import decode_file, is_binary
+from streaming_jsmf.ingestion.readers.values import decode, encoding_hint, is_binary, marked_encoding
 from streaming_jsmf.storage.paths import exists, is_url
 
 UNIT_FILES = 2000  # of a folder per task
@@ -111,7 +111,8 @@ class TextFilesSource(TextReader):
         if is_binary(data):
             what = "unpack it" if is_archive(name) else "export PDF, Word and similar files as text"
             raise BadValue(f"it is not plain text; {what}")
-        return decode_file(data, self.options.encoding), {}
+        encoding = marked_encoding(data) or self.options.encoding
+        return decode(data, encoding, "file", encoding_hint), {}
 
     def _parsed(self, unit: Unit) -> Iterator[tuple[Parsed, bytes | None]]:
         pattern, name = re.compile(self.options.name_pattern or ""), ""

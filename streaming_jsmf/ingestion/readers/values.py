@@ -9,13 +9,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_jsmf.corpus.footer import is_list, is_string
-from streaming_jsmf.corpus.records import without_views
+from streaming_jsmf.corpus.records import without_extension, without_views
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError, limits
+
+# pandas registers the types of its periods and intervals, which are else numbers and objects, with the first array.
+pa.array(pd.PeriodIndex([], freq="D"))
 
 
 def name_encoding() -> str:
@@ -67,11 +71,6 @@ def decode(data: bytes, encoding: str, what: str = "line", hint: Callable[[], st
     raise BadValue(f"byte {first.start} of the {what} is not {encoding_name(encoding)}{hint()}") from first
 
 
-def decode_file(data: bytes, encoding: str) -> str:
-    """Decode a whole file; a byte order mark overrides the encoding. Raises as ``decode``."""
-    return decode(data, marked_encoding(data) or encoding, "file", encoding_hint)
-
-
 def marked_encoding(data: bytes) -> str | None:
     """Return the encoding of a byte order mark at the start of a file, UTF-16 or UTF-32 without one, or None."""
     start = data[:START]
@@ -87,8 +86,9 @@ def _is_in(start: bytes, codec: str) -> bool:
     except UnicodeDecodeError:
         return False
     n_ascii = sum(character.isascii() for character in text)
-    # A space in the other order of bytes is U+2000.
-    return "".join(text.split()).isprintable() and 8 * n_ascii > len(text) and "\u2000" not in text
+    # Other characters than ASCII rarely have bytes of ASCII only, and a space in the other order of bytes is U+2000.
+    likely = n_ascii == len(text) if start.isascii() else 8 * n_ascii > len(text)
+    return likely and "".join(text.split()).isprintable() and "\u2000" not in text
 
 
 def is_binary(data: bytes) -> bool:
@@ -288,18 +288,15 @@ def storable(name: str, values: Any) -> tuple[Any, str]:
     """Return an Arrow array as a corpus can hold it, or None if it cannot, and a line if that changed values.
 
     What becomes of a value does not depend on the others. Bytes that are not UTF-8 are replaced by U+FFFD in strings,
-    lists, objects and mappings become JSON, durations seconds, decimals numbers, and times of day strings.
+    lists, objects and mappings become JSON, durations seconds, decimals numbers, and times of day strings. Periods of
+    pandas become the times at which they begin, and its intervals strings.
     """
-    values = values.cast(without_views(values.type))
-    of, types = values.type, pa.types
+    values = decoded(values)
+    of = values.type
     if isinstance(of, pa.BaseExtensionType):
-        if of.extension_name != "arrow.uuid":
-            return storable(name, values.storage)
-        values = _strings([None if value is None else str(value) for value in values.to_pylist()])
-    elif types.is_run_end_encoded(of):
-        values = pc.run_end_decode(values)
-    elif types.is_dictionary(of):
-        values = values.dictionary_decode()
+        return storable(name, without_extension(values))
+    if pa.types.is_run_end_encoded(of):
+        return storable(name, pc.run_end_decode(values))
     store = next((store for is_of, store in _STORES if is_of(values.type)), _left_out)
     kept, note = store(values)
     return kept, f"{name}: {note}" if note else ""

@@ -293,7 +293,7 @@ def _japanese_words() -> Analyzer:
 
         dictionary = Dictionary(dict="small")
     except ImportError as error:
-        raise InputError(_missing("sudachipy and sudachidict_small", "japanese")) from error
+        raise InputError(_missing("sudachipy sudachidict_small", "japanese")) from error
     # Sudachi's tokenizer is stateful, and tasks may run in threads.
     own = local()
 
@@ -313,7 +313,7 @@ def _real_words(words: Iterable[str]) -> list[str]:
 
 
 def _missing(packages: str, extra: str) -> str:
-    return f"the tokenizer {extra} needs {packages}; pip install 'streaming-jsmf[{extra}]'"
+    return f"the tokenizer {extra} needs a package; pip install {packages}"
 
 
 def _load_callable(name: str) -> Analyzer:
@@ -366,9 +366,7 @@ def _stem_function(language: str) -> Callable[[str], str]:
     try:
         import snowballstemmer
     except ImportError as error:
-        raise InputError(
-            "stemming needs the package snowballstemmer; pip install 'streaming-jsmf[stem]'"
-        ) from error
+        raise InputError("stemming needs a package; pip install snowballstemmer") from error
     if language not in snowballstemmer.algorithms():
         known = ", ".join(sorted(snowballstemmer.algorithms()))
         raise InputError(f"there is no stemmer for {language!r}; there are {known}")

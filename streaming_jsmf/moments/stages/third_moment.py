@@ -133,6 +133,6 @@ class TensorMoments:
 def adding_command(store: Moments) -> str:
     """The command that adds the third moment to a store with its settings."""
     usual, settings = ScanSettings().fields(), {**store.settings.fields(), "third_moment": True}
-    given = [Option(name)(value) for name, value in settings.items() if value != usual.get(name)]
+    given = [Option(name)(value) for name, value in settings.items() if value != usual[name]]
     paths = map(shlex.quote, (store.manifest.paths[0], str(store.path)))
     return " ".join(["streaming-jsmf scan", *paths, *(one.on_command_line for one in given)])
