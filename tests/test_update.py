@@ -6,6 +6,7 @@ import csv
 import json
 import random
 import shutil
+import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,11 @@ import pytest
 import streaming_jsmf as sj
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.topics.edits import TopicEdits
-from streaming_jsmf.topics.identity import Succession, started_from
+from streaming_jsmf.topics.identity import Succession, hellinger, started_from
 from streaming_jsmf.topics.store import Model, read_model
 from tests.corpora import iter_documents
 from tests.outcomes import called, printed
+from tests.processes import command, ended, started
 from tests.stores import SYNCHRONOUS, digests
 from tests.test_own_texts import SUBJECTS
 
@@ -226,7 +228,7 @@ def test_a_corpus_whose_shards_change(folder: Path, tmp_path: Path) -> None:
     sj.update(folder / "model", folder / "news", execution=SYNCHRONOUS)
     shutil.rmtree(tmp_path / "corpus")
     shutil.copytree(folder / "model.corpus", tmp_path / "corpus")
-    assert model.update(tmp_path / "corpus", execution=SYNCHRONOUS).anything
+    assert model.update(tmp_path / "corpus", execution=SYNCHRONOUS).corpus["documents_added"] == 30
     assert model.edits.labels == {3: "mine"}
     assert sj.open_moments(tmp_path / "model.moments").n_documents == 210
     assert not model.update(tmp_path / "corpus").anything
@@ -280,3 +282,117 @@ def test_a_new_topic_replaces_one_without_support() -> None:
     assert replaced.tolist() == [1]
     wanted = topics_of(range(3), range(9, 12), range(6, 9)).arrays["word_topic"]
     np.testing.assert_array_equal(start.arrays["word_topic"], wanted)
+
+
+N_WORDS, N_TRUE, PER_DAY = 300, 7, 60
+
+
+def of_stream(draw: np.random.Generator, word_topic: Any, active: list[int], day: int) -> Rows:
+    shares = np.zeros((PER_DAY, N_TRUE))
+    shares[:, active] = draw.dirichlet(np.full(len(active), 0.15), PER_DAY)
+    spelled = ["w" + "".join(chr(97 + int(digit)) for digit in f"{word:03d}") for word in range(N_WORDS)]
+    counts = [draw.multinomial(60, share @ word_topic) for share in shares]
+    return {
+        f"u{day}-{i}": (f"2024-{1 + day // 28:02d}-{1 + day % 28:02d}", " ".join(np.repeat(spelled, row)))
+        for i, row in enumerate(counts)
+    }
+
+
+@pytest.mark.slow
+def test_thirty_days_of_a_stream(tmp_path: Path) -> None:
+    """Topics drift, one ends and another begins, documents are withdrawn, and most commands are killed once or twice."""
+    draw, news = np.random.default_rng(5), tmp_path / "news"
+    truth, days = draw.dirichlet(np.full(N_WORDS, 0.05), N_TRUE), dict[int, Any]()
+    rows = dict[int, Rows]()
+
+    def next_day(day: int) -> None:
+        nonlocal truth
+        active = [k for k in range(N_TRUE) if k != (N_TRUE - 1 if day < 10 else 0)]
+        days[day], rows[day] = truth, of_stream(draw, truth, active, day)
+        write_day(news, day, rows[day])
+        truth = 0.985 * truth + 0.015 * draw.dirichlet(np.full(N_WORDS, 0.05), N_TRUE)
+
+    def distances() -> Any:
+        """Between the topics of the model and the true topics of the present documents."""
+        model = read_model(tmp_path / "model")
+        spelled = {
+            "w" + "".join(chr(97 + int(digit)) for digit in f"{word:03d}"): word for word in range(N_WORDS)
+        }
+        ids = [spelled[str(word)] for word in model.arrays["word"]]
+        mean = np.mean([days[day] for day in rows], axis=0)[:, ids].T
+        return hellinger(model.arrays["word_topic"], mean / mean.sum(axis=0))
+
+    for day in range(5):
+        next_day(day)
+    model = sj.fit(news, tmp_path / "model", N_TRUE - 1, **OPTIONS)
+    first = distances().argmin(axis=1)
+    for topic, true in enumerate(first.tolist()):
+        model.label(topic, f"true {true}")
+    kills, wrong, events = 0, 0, list[dict[str, Any]]()
+    for day in range(5, 35):
+        next_day(day)
+        if day > 12 and day % 2:
+            gone = min(rows)
+            del rows[gone]
+            (news / f"day{gone}.csv").unlink()
+        if day % 5 == 0:
+            changed = max(rows) - 1
+            rows[changed] = dict([*rows[changed].items()][5:])
+            write_day(news, changed, rows[changed])
+        line = command("update", tmp_path / "model", news, "--json", "--quiet")
+        for _ in range(int(draw.integers(0, 3))):
+            with started(line) as process:
+                try:
+                    process.wait(float(draw.uniform(1, 7)))
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    kills += 1
+        done = ended(line)
+        assert done.code == 0, done.err
+        out = json.loads(done.out)
+        assert sorted(ids_of(tmp_path)) == sorted(key for each in rows.values() for key in each)
+        events += out["models"][str(tmp_path / "model")]["changes"] if out["changed"] else []
+        nearest = distances().argmin(axis=1)
+        wrong += sum(name != f"true {nearest[topic]}" for topic, name in model.edits.labels.items())
+    assert kills >= 10
+    found = distances()
+    assert sorted(found.argmin(axis=1)) == [*range(1, N_TRUE)]
+    assert found.min(axis=1).max() < 0.25
+    # The ended topic loses its label, and for some days labels of the mixture that follows may be wrong.
+    assert "true 0" not in model.edits.labels.values()
+    assert {event["event"] for event in events} == {"vanished", "new"}
+    assert len(model.edits.labels) == N_TRUE - 2
+    assert wrong <= 5
+    require_final_state(tmp_path, news)
+
+
+def require_final_state(folder: Path, news: Path) -> None:
+    """The corpus and the moments are those of the present source, with the same words and partitions."""
+    place = folder / "model.corpus"
+    fresh = sj.ingest(
+        news, folder / "fresh.corpus", vocabulary=place, **{**OPTIONS, "stop_words": None, "max_df": None}
+    )
+    for name in ("words", "document_frequency", "term_count"):
+        np.testing.assert_array_equal(
+            getattr(fresh.vocabulary(), name), getattr(open_corpus(place).vocabulary(), name)
+        )
+    bags = [
+        {
+            key: (batch.ids[low:high].tolist(), batch.counts[low:high].tolist())
+            for batch in iter_documents(corpus)
+            for key, low, high in zip(
+                batch.document_id.to_pylist(), batch.indptr, batch.indptr[1:], strict=False
+            )
+        }
+        for corpus in (fresh, open_corpus(place))
+    ]
+    assert bags[0] == bags[1]
+    shutil.copytree(folder / "model.moments", folder / "again.moments")
+    for path in [
+        *(folder / "again.moments" / "records").iterdir(),
+        *(folder / "again.moments" / "partials").iterdir(),
+    ]:
+        if path.is_dir() and path.name != "words":
+            shutil.rmtree(path)
+    sj.scan(place, folder / "again.moments", execution=SYNCHRONOUS, max_topics=N_TRUE - 1)
+    assert digests(folder / "again.moments") == digests(folder / "model.moments")

@@ -193,10 +193,11 @@ def fit(source: str, model: str, topics: str, as_json: bool = False, **options: 
 def update(model: str, source: str, as_json: bool = False, **options: Any) -> str:
     """Let MODEL, which fit made, follow its source.
 
-    Reads the files of SOURCE that are new or have changed, removes the documents of those that are gone, and polishes
-    the topics from the present ones. Topics keep their numbers, labels and edits; new and vanished ones are listed. The
-    shares kept beside MODEL are computed again. Run the same command again to resume after an interruption; without
-    changes it does nothing.
+    Reads the files of SOURCE that are new or have changed, as fit read them unless options say otherwise, removes the
+    documents of those that are gone, and polishes the topics from the present ones. Topics keep their numbers, labels
+    and edits; new and vanished ones are listed. The shares kept beside MODEL are computed again.
+
+    Run the same command again to resume after an interruption; without changes it does nothing.
     """
     from streaming_jsmf.interface.update import update as run
 

@@ -24,6 +24,7 @@ from streaming_jsmf.config import (
     takes,
 )
 from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus, read_manifest
+from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.display import location, percent, table
 from streaming_jsmf.documents.transform import transform
 from streaming_jsmf.errors import InputError
@@ -34,8 +35,9 @@ from streaming_jsmf.ingestion.words import NEW_WORDS
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.changes import follow_corpus
-from streaming_jsmf.moments.store import Moments
-from streaming_jsmf.storage.paths import StorePath, local_path, node_exists, store_path
+from streaming_jsmf.moments.manifest import StoreManifest
+from streaming_jsmf.moments.store import Moments, read_store
+from streaming_jsmf.storage.paths import StorePath, exists, join, local_path, node_exists, store_path
 from streaming_jsmf.topics.edits import TopicEdits, read_edits
 from streaming_jsmf.topics.identity import Succession, started_from
 from streaming_jsmf.topics.infer import InferPlan
@@ -83,6 +85,8 @@ class Update:
             (what, *(f"{found.get(f'{kind}_{what}', 0):,}" for kind in ("files", "documents")))
             for what in ("added", "changed", "removed")
         ]
+        if not (self.anything or self.models):
+            return f"nothing to update: {found['documents']:,} documents"
         lines = [] if self.anything else ["nothing to update; the last update:"]
         lines.append(
             table([("", "files", "documents"), *rows, ("corpus", "", f"{found['documents']:,}")], "<>>")
@@ -170,8 +174,8 @@ def update(
     corpus = _corpus(
         root, source, first, settings.vanished, request_of(reading, options), execution, listener
     )
+    changes = _changes(corpus, read_store(place).manifest)
     store = follow_corpus(corpus, place, execution, listener)
-    changes = _changes(corpus)
     updated = [_update_model(path, store, corpus, settings.steps, execution, listener) for path in paths]
     for path in paths:
         shares = beside(path, "shares.parquet")
@@ -207,22 +211,24 @@ def _corpus(
     return grow_corpus(source, place, reading, execution, listener, vanished=vanished, since=since)
 
 
-def _changes(corpus: Corpus) -> dict[str, Any]:
-    settings = read_manifest(corpus.root).settings if is_grown(corpus) else {}
+def _changes(corpus: Corpus, before: StoreManifest) -> dict[str, Any]:
+    """The ``CHANGES`` that a grown corpus records, or else those of its shards since the moments were updated."""
+    settings: Mapping[str, Any] = {}
+    if exists(join(corpus.root, MANIFEST_NAME)):
+        settings = read_manifest(corpus.root).settings
+    if SINCE not in settings:
+        known = {sha256 for entry in before.corpora for sha256 in entry.shards.values()}
+        rows = {shard.sha256: shard.rows for shard in corpus.shards if shard.rows}
+        added = sum(rows[sha256] for sha256 in rows.keys() - known)
+        settings = {
+            "files_added": len(rows.keys() - known),
+            "files_removed": len(known - rows.keys()),
+            "documents_added": added,
+            "documents_removed": sum(each.rows for each in before.partitions) + added - corpus.n_documents,
+        }
     words = str(settings.get(NEW_WORDS) or "")
-    return {
-        "documents": corpus.n_documents,
-        **{name: settings.get(name, 0) for name in CHANGES},
-        NEW_WORDS: words.split("\n") if words else [],
-    }
-
-
-def is_grown(corpus: Corpus) -> bool:
-    """Whether an update changed the corpus."""
-    try:
-        return SINCE in read_manifest(corpus.root).settings
-    except InputError:
-        return False
+    numbers = {name: settings.get(name, 0) for name in CHANGES}
+    return {"documents": corpus.n_documents, **numbers, NEW_WORDS: words.split("\n") if words else []}
 
 
 def _update_model(
@@ -245,7 +251,8 @@ def _update_model(
         names = [_names(each, of) for each, of in ((present, edits), (model, after))]
         update = {"corpus": corpus.fingerprint, **succession.fields(*names)}
         model = replace(model, provenance={**model.provenance, "update": update})
-        write_model(path, model, edits=after.attributes(model))
+        edited = after != TopicEdits(after.n_topics)
+        write_model(path, model, edits=after.attributes(model) if edited else None)
     return True
 
 
