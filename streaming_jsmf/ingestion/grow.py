@@ -38,7 +38,7 @@ from streaming_jsmf.ingestion.words import NEW_TOKENS, NEW_WORDS
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.csr import count_columns
-from streaming_jsmf.storage.lock import recover, sole_writer
+from streaming_jsmf.storage.lock import recover, sole_writer, work_place
 from streaming_jsmf.storage.replace import file_written, put_files, remove_store, store_written
 from streaming_jsmf.storage.tables import read_table, write_table
 
@@ -144,6 +144,7 @@ def grow_corpus(
         new = planned.files.changed_since(files)
         gone = planned.files.vanished_since(files) if vanished != "keep" else frozenset[str]()
         if not (new or gone):
+            _remove(added)
             return known.corpus
         lost = pc.sum(of_paths(files, gone).column("documents")).as_py() or 0
         if vanished is None and lost > MOST_VANISHED * known.corpus.n_documents:
@@ -154,9 +155,14 @@ def grow_corpus(
         batch = _ingested(planned, origin, known, execution, listener) if planned.units else None
     with sole_writer(place):
         made = _Growing(known, new, gone, batch).written(place, since)
-    if batch is not None:
-        remove_store(added, ignore_errors=True)
+    _remove(added)
     return made
+
+
+def _remove(added: Path) -> None:
+    """Remove the corpus of the added documents, and what an interrupted run has left of it."""
+    for path in filter(Path.exists, (added, work_place(added))):
+        remove_store(path, ignore_errors=True)
 
 
 def _as_before(request: IngestRequest, known: _Known, source: str) -> IngestRequest:

@@ -61,6 +61,9 @@ ALGORITHM_VERSION = 1
 #: Share of new words among the known and new ones above which the vocabulary is said to have aged.
 AGED = 0.05
 
+#: Number of new words in a table or a warning.
+SHOWN_WORDS = 8
+
 
 @dataclass(frozen=True)
 class Update:
@@ -92,7 +95,7 @@ class Update:
             table([("", "files", "documents"), *rows, ("corpus", "", f"{found['documents']:,}")], "<>>")
         )
         if found.get("tokens_added"):
-            words = ", ".join(found["new_words"][:5])
+            words = ", ".join(found["new_words"][:SHOWN_WORDS])
             lines.append(
                 f"new words: {percent(new_share(found))} of the tokens{f' ({words})' if words else ''}"
             )
@@ -184,7 +187,7 @@ def update(
     models = {str(path): read_model(path, ()).provenance.get("update") for path in paths}
     found = Update(any(updated), changes, {path: topics for path, topics in models.items() if topics})
     if found.anything and changes["tokens_added"] and new_share(changes) > AGED:
-        words = ", ".join(changes["new_words"])
+        words = ", ".join(changes["new_words"][:SHOWN_WORDS])
         logger.warning("the vocabulary has aged: %s of the tokens are new words (%s); fit again to learn them",
                        percent(new_share(changes)), words)  # fmt: skip
     return found
