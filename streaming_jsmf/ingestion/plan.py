@@ -114,14 +114,12 @@ def plan_ingest(
         if chosen:
             names = ", ".join(str(Option(key)) for key in chosen)
             raise InputError(f"{option.vocabulary} gives the words to keep; leave {names} out")
-    words, files = opened.vocabulary, None
+    units, words, files = opened.units(), opened.vocabulary, None
     if choose is not None or request.made_for == "fit":
-        files = _files_of(opened, source, words)
+        files = _files_of(opened, source, units, words)
     if choose is not None and files is not None:
         chosen_files = choose(files)
-        read = tuple(path for path in opened.files if files.path(path) in chosen_files)
-        opened = replace(opened, files=read)
-    units = opened.units() if opened.files else ()
+        units = [unit for unit in units if files.path(unit.path) in chosen_files]
     if not (is_spec or given.words or "tokenizer" in request.read):
         opened = _with_suited_tokenizer(opened, units)
     ingest = Ingest(
@@ -329,12 +327,13 @@ def _identity_of_input(ingest: Ingest, source: Location) -> dict[str, Any]:
     return found
 
 
-def _files_of(opened: Any, source: Location, words: Sequence[str] | None) -> SourceFiles:
-    named = [
-        find_beside(path, [name]) for path in opened.files for name in files_named(opened.options) if name
-    ]
-    whole = words is not None or bool(named) or bool(opened.n_buckets())
-    held = {path: _files_at(path) for path in opened.files}
+def _files_of(
+    opened: Any, source: Location, units: Sequence[Unit], words: Sequence[str] | None
+) -> SourceFiles:
+    paths = dict.fromkeys(unit.path for unit in units)
+    named = any(find_beside(path, [name]) for path in paths for name in files_named(opened.options) if name)
+    whole = words is not None or named or bool(opened.n_buckets())
+    held = {path: _files_at(path) for path in paths}
     return SourceFiles.of(normalize(source.path), held, whole=whole, sha256=source.sha256)
 
 

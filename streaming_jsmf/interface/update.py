@@ -23,7 +23,7 @@ from streaming_jsmf.config import (
     settings_of,
     takes,
 )
-from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus, read_manifest
+from streaming_jsmf.corpus.format import Corpus, is_corpus, missing_source, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.display import location, percent, table
 from streaming_jsmf.documents.transform import transform
@@ -37,7 +37,15 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.changes import follow_corpus
 from streaming_jsmf.moments.manifest import StoreManifest
 from streaming_jsmf.moments.store import Moments, read_store
-from streaming_jsmf.storage.paths import StorePath, exists, join, local_path, node_exists, store_path
+from streaming_jsmf.storage.paths import (
+    StorePath,
+    exists,
+    join,
+    local_path,
+    node_exists,
+    normalize,
+    store_path,
+)
 from streaming_jsmf.topics.edits import TopicEdits, read_edits
 from streaming_jsmf.topics.identity import Succession, started_from
 from streaming_jsmf.topics.infer import InferPlan
@@ -207,8 +215,11 @@ def _corpus(
         return open_corpus(source)
     place = local_path(beside(root, "corpus"), "the corpus of a model that is updated")
     if not place.exists():
+        if isinstance(source, str | PathLike) and not exists(normalize(source)):
+            raise missing_source(normalize(source))
+        shown = source if isinstance(source, str | PathLike) else f"the {type(source).__name__}"
         raise InputError(
-            f"{root}: has no corpus of its own at {place}; give the corpus that it was fitted to"
+            f"{root}: has no corpus of its own at {place}, and {shown} is none; give the corpus that it was fitted to"
         )
     since = (model.provenance.get("corpus_fingerprints") or [""])[0]
     return grow_corpus(source, place, reading, execution, listener, vanished=vanished, since=since)
