@@ -93,7 +93,8 @@ def bare_scan(corpus: Path, store: Path) -> float:
         total += product(rows, third)
     share = moments.manifest.sample_share
     assert share is not None, "not halko"
-    parts, outside = SampleParts.of(moments.sample(), share), moments.settings.max_topics + GUARD_VECTORS
+    documents, outside = moments.sample(), moments.settings.max_topics + GUARD_VECTORS
+    parts = SampleParts.of([documents], documents.shape, share)
     total += (2 + BASIS_STEPS) * product(parts.fitted, block_width(second + GUARD_VECTORS))
     return total + OUTSIDE_STEPS * product(parts.fitted, block_width(outside))
 

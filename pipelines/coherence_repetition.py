@@ -160,7 +160,7 @@ def _mean(rows: Sequence[Row], method: str, change: str, column: str) -> tuple[f
 
 
 @click.command(help=__doc__)
-@options.OUT
+@options.DRAWN_OUT
 @options.corpora(words=10_000)
 @options.several("topics", [20, 50])
 @options.SEEDS

@@ -172,7 +172,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
 
 @click.command(help=__doc__)
-@options.OUT
+@options.DRAWN_OUT
 @options.corpora(words=10_000)
 @options.several("topics", [20, 50])
 @options.SEEDS

@@ -5,6 +5,8 @@
 One moments store in OUT serves both engines. Topics are matched with those of STOD by L1 distance, and those on which
 all methods agree best are shown, without near-duplicates. Gibbs sampling requires tomotopy. If STOD finds fewer topics
 than requested, the other methods use the same number.
+
+OUT keeps the stores; it gets example_topics.parquet, example_topics.md and example_topics.json.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from numpy.typing import NDArray
 
 from pipelines.common import options, peers
 from pipelines.common.bags import read_counts
+from pipelines.common.results import Row, publish
+from pipelines.common.tables import markdown
 from streaming_jsmf import InferSettings, ScanSettings, StodSettings, infer, open_corpus, scan
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.words import prominent_words
@@ -42,18 +46,31 @@ def beside(name: str, word_topic: Floats, listed: NDArray[np.int64], first: Floa
     return Column(name, listed[matching.permutation], matching.l1)
 
 
-def table(columns: list[Column], shown: int, words: NDArray[np.str_], allowed: NDArray[np.bool_]) -> str:
-    """Markdown with one line of words per shown topic and method."""
+def rows_of(
+    columns: list[Column], shown: int, words: NDArray[np.str_], allowed: NDArray[np.bool_]
+) -> list[Row]:
+    """One row per shown topic and method."""
     worst = np.max([column.distances for column in columns], axis=0)
     chosen = [int(topic) for topic in np.argsort(worst, kind="stable") if allowed[topic]][:shown]
-    lines = ["| topic | method | words | L1 |", "|---:|---|---|---:|"]
-    for number, topic in enumerate(chosen, 1):
-        for column in columns:
-            distance = f"{column.distances[topic]:.2f}" if column is not columns[0] else ""
-            lines.append(
-                f"| {number} | {column.name} | {' '.join(words[column.listed[topic, :LISTED]])} | {distance} |"
-            )
-    return "\n".join(lines)
+    return [
+        {
+            "topic": number,
+            "method": column.name,
+            "words": " ".join(words[column.listed[topic, :LISTED]]),
+            "l1": float(column.distances[topic]) if column is not columns[0] else None,
+            "seed": 0,
+        }
+        for number, topic in enumerate(chosen, 1)
+        for column in columns
+    ]
+
+
+def table(rows: list[Row]) -> str:
+    shown = [
+        [row["topic"], row["method"], row["words"], "" if row["l1"] is None else f"{row['l1']:.2f}"]
+        for row in rows
+    ]
+    return markdown(["topic", "method", "words", "L1"], shown, text=3)
 
 
 @click.command(help=__doc__)
@@ -77,7 +94,9 @@ def main(corpus: Path, out: Path, topics: int, shown: int, sweeps: int) -> None:
         sampled = next(peers.gibbs(read_counts(corpus), topics, 0, [sweeps])).word_topic
         columns.append(beside(f"Gibbs, {sweeps}", sampled, prominent_words(sampled, LISTED), first))
     words = np.array(opened.vocabulary().words)
-    click.echo(table(columns, shown, words, tensor["duplicate_of"] < 0))
+    rows = rows_of(columns, shown, words, tensor["duplicate_of"] < 0)
+    publish(out, "example_topics", rows, table(rows), {corpus.name: opened})
+    click.echo(table(rows))
 
 
 if __name__ == "__main__":

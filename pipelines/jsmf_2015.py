@@ -109,7 +109,7 @@ def rows_of_semi(
 
 
 @click.command(help=__doc__)
-@options.OUT
+@options.DRAWN_OUT
 @options.corpora(words=2000)
 @click.option(
     "--semi", multiple=True, metavar="NAME", help="Also use documents drawn from the topics of this corpus."

@@ -95,7 +95,7 @@ def draw(rows: list[Row], path: Path) -> None:
 
 
 @click.command(help=__doc__)
-@options.OUT
+@options.DRAWN_OUT
 @options.corpora(words=2000)
 @click.option("--topics", default=5, show_default=True)
 @options.several("methods", ("baseline", "DC", "AP", "LR-JSMF", "Gibbs"))

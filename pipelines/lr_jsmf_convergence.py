@@ -139,7 +139,7 @@ def table(rows: list[Row]) -> str:
 
 
 @click.command(help=__doc__)
-@options.OUT
+@options.DRAWN_OUT
 @options.corpora(words=2000)
 @options.several("topics", [20])
 @click.option(

@@ -84,7 +84,7 @@ def hull_volume(setup: Setup, found: Arrays, n_topics: int) -> float:
 
 
 @click.command(help=__doc__)
-@options.OUT
+@options.DRAWN_OUT
 @click.option(
     "--corpus",
     "named",

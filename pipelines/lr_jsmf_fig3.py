@@ -40,7 +40,7 @@ DRAWN = (
 
 
 @click.command(help=__doc__)
-@options.OUT
+@options.DRAWN_OUT
 @options.corpora(words=2000)
 @options.several("topics", [5, 10, 20, 50, 100])
 @options.several("methods", PAPER)

@@ -194,7 +194,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 @click.command(help=__doc__)
-@options.OUT
+@options.DRAWN_OUT
 @click.option(
     "--corpus",
     "named",

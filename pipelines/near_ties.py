@@ -132,7 +132,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
 
 @click.command(help=__doc__)
-@options.OUT
+@options.DRAWN_OUT
 @options.corpora(words=2000)
 @options.several("topics", [10, 20, 50])
 @options.MOST_TOPICS

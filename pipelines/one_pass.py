@@ -25,9 +25,8 @@ from pathlib import Path
 
 import click
 import numpy as np
-from scipy.linalg import solve_sylvester
 
-from pipelines.common import options, pictures
+from pipelines.common import options, pictures, rand_eig
 from pipelines.common.data import NIPS, prepared
 from pipelines.common.methods import METHODS, Floats, Setup
 from pipelines.common.results import Results, Row, publish
@@ -45,10 +44,7 @@ from streaming_jsmf.topics.anchor_words import anchor_rules
 PASSES = (2, 3, 5, 9)
 
 #: Power iterations T of the authors' code: none, as the text of the paper; some; their default.
-ITERATIONS = (0, 10, 50)
-
-#: Multiplications that estimate the largest eigenvalue there, and the share of it by which C is shifted.
-ESTIMATING, SHIFT = 20, 0.1
+ITERATIONS = (0, 10, rand_eig.ITERATIONS)
 
 #: Shares of the documents that a scan holds.
 SHARES = (0.1, 0.25, 0.5, 1.0)
@@ -106,24 +102,11 @@ class Trial:
 
     @cached_property
     def shift(self) -> float:
-        """A tenth of the largest eigenvalue of C, so that the negative ones do not lead."""
-        vector = np.random.default_rng(0).standard_normal((self.setup.corpus.n_words, 1))
-        for _ in range(ESTIMATING):
-            vector = self.times(vector / np.linalg.norm(vector))
-        return SHIFT * float(np.linalg.norm(vector))
+        return rand_eig.shift_of(self.times, self.setup.corpus.n_words)
 
     def authors(self, iterations: int, seed: int) -> Eigenpairs:
-        """Eigenpairs as in the authors' code: B from the first product by least squares, in the range of the last."""
-        size = self.setup.corpus.n_words, 2 * self.n_topics
-        probes = np.random.default_rng(seed).standard_normal(size)
-        sketch = self.times(probes) + self.shift * probes
-        q = np.linalg.qr(sketch).Q
-        for _ in range(iterations):
-            q = np.linalg.qr(self.times(q) + self.shift * q).Q
-        m, n = q.T @ probes, q.T @ sketch
-        b = solve_sylvester(m @ m.T, m @ m.T, n @ m.T + m @ n.T)
-        values, rotation = np.linalg.eigh((b + b.T) / 2)
-        return Eigenpairs(np.maximum(values[::-1] - self.shift, 0.0), q @ rotation[:, ::-1])
+        size = self.setup.corpus.n_words
+        return rand_eig.rand_eig(self.times, size, self.n_topics, iterations, seed, self.shift)
 
     def scanned(self, name: str, settings: ScanSettings) -> Eigenpairs:
         path = self.setup.folder / f"moments-{name}-{settings.seed}"
@@ -244,7 +227,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
 
 @click.command(help=__doc__)
-@options.OUT
+@options.DRAWN_OUT
 @options.corpora(words=2000)
 @options.several("topics", [20])
 @options.several("widths", [100, 200, 400, 800], help="Columns of the single pass, next to K + 10.")

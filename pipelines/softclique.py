@@ -31,6 +31,7 @@ from scipy import sparse
 from pipelines.common import options, peers, pictures
 from pipelines.common.bags import cooccurrence_counts, read_counts
 from pipelines.common.data import NIPS
+from pipelines.common.methods import given_anchors, projected_anchors
 from pipelines.common.results import CellMissing, Results, Row, publish
 from pipelines.common.tables import markdown, number, spread
 from streaming_jsmf import InferSettings, ScanSettings, infer, open_corpus, scan
@@ -38,7 +39,7 @@ from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.evaluation.coherence import coherence, distinct_share
 from streaming_jsmf.evaluation.matching import match_topics
-from streaming_jsmf.inference.anchors import Clique, dense_similarity, pivoted_anchors, soft_cliques
+from streaming_jsmf.inference.anchors import Clique, dense_similarity, soft_cliques
 from streaming_jsmf.inference.law import OF_THE_PAPERS, AnchorRules, anchor_words
 from streaming_jsmf.inference.words import prominent_words
 from streaming_jsmf.ingestion.ingest import ingest
@@ -57,9 +58,6 @@ ALPHA, BETA, SWEEPS = 0.5, 0.01, 1000
 
 #: Tables 4 and 5: topics, and the difference in coherence that counts as equal.
 FEW_TOPICS, SAME_COHERENCE = 5, 10.0
-
-#: Dimensions to which FAW projects the rows of C.
-PROJECTED = 1000
 
 
 @dataclass(frozen=True)
@@ -93,12 +91,6 @@ class Trial:
     def document_frequency(self) -> Integers:
         return np.asarray((self.counts > 0).sum(axis=0), dtype=np.int64)
 
-    def projected_rows(self, seed: int) -> Floats:
-        """Row-normalized C times random directions, N x 1,000."""
-        c, random = self.cooccurrence, np.random.default_rng(seed)
-        directions = random.standard_normal((len(c), PROJECTED)) / np.sqrt(PROJECTED)
-        return np.asarray(c / np.maximum(c.sum(axis=1), 1e-300)[:, None] @ directions)
-
     def of_anchors(self, n_topics: int, rules: AnchorRules) -> Floats:
         """Topics (N x K) by anchor words from unrectified C."""
         with single_blas_thread():
@@ -113,10 +105,9 @@ class Trial:
         if method == "pivoting":
             return self.of_anchors(n_topics, OF_THE_PAPERS)
         if method == "FAW":
-            anchors = pivoted_anchors(self.projected_rows(seed), np.arange(len(self.words)), n_topics)
-            return self.of_anchors(n_topics, _given(anchors.words))
+            return self.of_anchors(n_topics, projected_anchors(self.cooccurrence, n_topics, seed))
         if method == "SC":
-            return self.of_anchors(n_topics, _given(self.cliques(n_topics, rounds)[seed].words))
+            return self.of_anchors(n_topics, given_anchors(self.cliques(n_topics, rounds)[seed].words))
         store, model = self.folder / f"moments-{n_topics}", self.folder / f"model-{n_topics}"
         moments = scan(self.corpus, store, ScanSettings(max_topics=n_topics), options.ONE_THREAD)
         return infer(moments, model, InferSettings(n_topics), workers=1, overwrite=True).arrays["word_topic"]
@@ -154,10 +145,6 @@ class Trial:
         graph = dense_similarity(c, np.arange(len(c)))
         with single_blas_thread():
             return soft_cliques(graph, everything, n_topics, multiple=searches)
-
-
-def _given(words: Integers) -> AnchorRules:
-    return AnchorRules(given=[[int(word)] for word in words], min_row_sum=0.0)
 
 
 def prepared_with_cutoff(named: str, folder: Path, words: int | None = None) -> Trial:
@@ -213,7 +200,7 @@ def coherence_table(rows: Sequence[Row]) -> str:
 
 def timed_selection(trial: Trial, n_topics: int) -> Row:
     """Figure 2: CPU seconds to select anchors, the minimum of two runs each."""
-    everything = np.arange(len(trial.cooccurrence))
+    matrix = trial.cooccurrence
 
     def least(work: Callable[[], object]) -> float:
         found = []
@@ -225,7 +212,7 @@ def timed_selection(trial: Trial, n_topics: int) -> Row:
 
     with single_blas_thread():
         return {
-            "FAW": least(lambda: pivoted_anchors(trial.projected_rows(0), everything, n_topics)),
+            "FAW": least(lambda: projected_anchors(matrix, n_topics, 0)),
             "SC": least(lambda: trial.search(n_topics, 1)),
         }
 
@@ -247,7 +234,9 @@ def cliques_tables(trial: Trial, results: Results, searches: int) -> str:
         found = trial.cliques(FEW_TOPICS, searches)
         return {
             "anchors": np.array([clique.words for clique in found]),
-            "topics": np.array([trial.of_anchors(FEW_TOPICS, _given(clique.words)) for clique in found]),
+            "topics": np.array(
+                [trial.of_anchors(FEW_TOPICS, given_anchors(clique.words)) for clique in found]
+            ),
         }
 
     found = results.arrays(key, make)
@@ -322,7 +311,7 @@ def draw(times: Sequence[Row], rows: Sequence[Row], path: Path) -> None:
 
 
 @click.command(help=__doc__)
-@options.OUT
+@options.DRAWN_OUT
 @click.option(
     "--corpus", "corpora", multiple=True, metavar="NAME=SOURCE@CUTOFF", help="A source; may be repeated."
 )

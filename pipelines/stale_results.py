@@ -17,17 +17,11 @@ import click
 
 from pipelines.common.provenance import ROOT, code_hashes
 
-#: Shown for a result with hashes of whole packages, which do not tell whether code that it uses has changed.
-UNKNOWN = "unknown (recorded before imports were followed)"
-
 
 def changed_groups(record: dict[str, Any], root: Path = ROOT) -> list[str]:
     """Groups of modules that differ from the record; a script that no longer exists counts as changed."""
-    if "entry" not in record:
-        return [UNKNOWN]
     now = code_hashes(record["entry"], root)
-    versions = [record["script"], *record["code"]]
-    return sorted({name for version in versions for name, known in version.items() if now.get(name) != known})
+    return sorted({name for code in record["code"] for name, known in code.items() if now.get(name) != known})
 
 
 @click.command(help=__doc__)

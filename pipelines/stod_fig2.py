@@ -173,7 +173,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 @click.command(help=__doc__)
-@options.OUT
+@options.DRAWN_OUT
 @options.corpora(words=10_000)
 @options.several("topics", [20, 50])
 @options.several("methods", METHODS, ";")

@@ -206,7 +206,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
 
 @click.command(help=__doc__)
-@options.OUT
+@options.DRAWN_OUT
 @options.corpora(words=10_000)
 @click.option("--topics", default=50, show_default=True)
 @click.option("--tod-in-full", is_flag=True, help="Run all power iterations of TOD (minutes to hours).")

@@ -47,7 +47,7 @@ from streaming_jsmf.reporting.plots import plot_map as plot_map
 from streaming_jsmf.reporting.plots import plot_over_time as plot_over_time
 from streaming_jsmf.reporting.plots import plot_topics as plot_topics
 from streaming_jsmf.reporting.report import ShownReport
-from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.storage.paths import AnyPath, StorePath
 from streaming_jsmf.topics.requirements import EngineSettings
 from streaming_jsmf.topics.store import AnyModel, Model
 from streaming_jsmf.topics.store import open_model as open_model
@@ -494,13 +494,14 @@ def show(
 def transform(
     model: AnyModel | Model,
     corpus: Any,
-    out: str | Path,
+    out: AnyPath | StorePath,
     *,
     reading: IngestRequest | None = ...,
     execution: Execution | None = ...,
     overwrite: bool = ...,
     listener: Listener = ...,
     top: int | None = ...,
+    raw: bool = ...,
     reader: Literal[
         "text",
         "text-files",

@@ -57,7 +57,7 @@ def write_shares(path: Path, table: pa.Table, like: Path) -> None:
     about = replace(known, totals=replace(known.all_totals, documents=table.num_rows))
     columns = tuple(name for name in table.column_names if name not in about.columns)
     made = SharesFile(path, about, columns, lambda names: iter([table.select(list(names))]))
-    write_parquet(path, made, about, table.schema)
+    write_parquet(path, made, table.schema)
 
 
 def rename_words(corpus: Path, words: Sequence[str]) -> Path:

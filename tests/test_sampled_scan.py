@@ -249,10 +249,16 @@ def test_a_third_pass_is_made_where_it_pays(tmp_path: Path, monkeypatch: pytest.
     assert three.read("basis").tobytes() == two.read("basis").tobytes()
 
 
+def split(sample: NDArray[np.float64]) -> SampleParts:
+    """Half of all documents, in three pieces."""
+    pieces = np.array_split(sample.astype(np.float32), 3)
+    return SampleParts.of(map(csr_array, pieces), sample.shape, 0.5)
+
+
 def test_what_is_fitted_of_a_large_sample_is_limited_and_spread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampled, "FITTED_DOCUMENTS", 300)
-    parts = SampleParts.of(csr_array(scaled(RICH).astype(np.float32)), 0.5)
-    assert (parts.fitted.shape[0], parts.held_out.shape[0]) == (300, 750)
+    parts = split(scaled(RICH))
+    assert (parts.fitted.shape[0], parts.held_out.shape[0]) == (300, 37)
     assert parts.drawn == pytest.approx(300 / 6000)
     total = scaled(RICH).sum()
     for part in (parts.fitted, parts.held_out):
@@ -331,6 +337,22 @@ def test_adding_reads_only_new_documents_and_keeps_the_basis(
     assert yy_error(half(moments, K), exact_half(COUNTS)) < 0.01
 
 
+@pytest.mark.parametrize("small_error", [0.001, 1.0], ids=["directions", "no directions"])
+def test_a_store_that_holds_more_documents_than_are_fitted_grows(
+    small_error: float, halves: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampled, "FITTED_DOCUMENTS", 300)
+    monkeypatch.setattr(eigenpairs, "SMALL_ERROR", small_error)
+    for module in (sampled, eigenpairs):
+        monkeypatch.setattr(module, "DENSE_WORDS", 10)
+    scanned(halves / "a", tmp_path / "m", replace(SAMPLED, sample_share=1.0))
+    grown = changed(halves / "a", tmp_path / "m", add=[halves / "b"])
+    assert (grown.read("directions").shape[1] > 0) is (small_error < 1)
+    assert yy_error(half(grown, K), exact_half(COUNTS)) < min(
+        0.01, grown.scalars("eigenpairs")["estimated_error"]
+    )
+
+
 @pytest.mark.parametrize("change", ["rebase", "add", "merge", "third moment"])
 def test_a_change_of_a_damaged_store_repairs_it(change: str, halves: Path, tmp_path: Path) -> None:
     store, whole = (shutil.copytree(halves / "of-a", tmp_path / name) for name in ("m", "whole"))
@@ -406,13 +428,13 @@ def error_and_estimate(
 
 
 def test_held_out_rows_are_not_fitted_and_exact_eigenpairs_have_no_estimated_error() -> None:
-    parts = SampleParts.of(csr_array(np.eye(200, dtype=np.float32)), 0.5)
+    parts = split(np.eye(200))
     fitted, held_out = (set(part.indices.tolist()) for part in (parts.fitted, parts.held_out))
     assert sorted(fitted | held_out) == list(range(200))
     assert (len(fitted), len(held_out)) == (175, 25)
     for part in (parts.fitted, parts.held_out):
         assert part.data.sum() ** 2 / part.shape[0] == pytest.approx(200, rel=1e-5)
-    parts, c = SampleParts.of(csr_array(scaled(RICH).astype(np.float32)), 0.5), dense(RICH)
+    parts, c = split(scaled(RICH)), dense(RICH)
     values, vectors = (each[..., ::-1][..., :20] for each in np.linalg.eigh(c))
     # The basis contains them, so C Q determines them.
     exact = CorrectedPairs(

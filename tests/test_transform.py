@@ -244,7 +244,7 @@ def test_same_bytes_after_a_kill(
         number = part[0].index
         if len(done) == 2:
             # As a kill leaves it: a part without record.
-            context.path(number).write_bytes(b"PAR1 half")
+            (workspace.directory / "parts" / f"part-{number:05d}.parquet").write_bytes(b"PAR1 half")
             raise KeyboardInterrupt
         done.append(number)
         return write_part(context, part)
@@ -315,6 +315,9 @@ def test_csv_has_a_column_for_each_shown_topic(
     assert found["title"].isna().sum() == 1
     np.testing.assert_allclose(found["0"], theta[:, 0] + theta[:, 2], rtol=1e-6)
     np.testing.assert_array_equal(found["3: prices"].astype(np.float32), theta[:, 3].astype(np.float32))
+    assert invoke("transform", named, odd, out, "--raw", "--overwrite").code == 0
+    assert pd.read_csv(out)["title"][0] == "=2+3"
+    assert invoke("transform", named, odd, tmp_path / "s.parquet", "--raw").code == 2
     with pytest.raises(InputError, match=r"transform to \.parquet"):
         open_shares(out)
 

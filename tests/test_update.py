@@ -300,7 +300,7 @@ def of_stream(draw: np.random.Generator, word_topic: Any, active: list[int], day
 
 @pytest.mark.slow
 def test_thirty_days_of_a_stream(tmp_path: Path) -> None:
-    """Topics drift, one ends and another begins, documents are withdrawn, and most commands are killed once or twice."""
+    """Topics drift, one ends and another begins, documents are withdrawn, and commands are killed once or twice."""
     draw, news = np.random.default_rng(5), tmp_path / "news"
     truth, days = draw.dirichlet(np.full(N_WORDS, 0.05), N_TRUE), dict[int, Any]()
     rows = dict[int, Rows]()

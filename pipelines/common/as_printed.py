@@ -21,8 +21,8 @@ from streaming_jsmf.linalg.document_tensor import BasisMoments, basis_moments, t
 
 Floats = NDArray[np.float64]
 
-#: N and n of the paper, section 6.
-RESTARTS, ITERATIONS = 30, 30
+#: N = n of the paper, section 6, and those that it says suffice in most cases.
+RESTARTS, FEWER_RESTARTS = 30, 10
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class Printed:
         return self.spectral + self.tensor + self.power
 
 
-def stod_as_printed(moments: DocumentMoments, n_topics: int, seed: int) -> Printed:
-    """Algorithm 2; ``moments`` have uniform weights."""
+def stod_as_printed(moments: DocumentMoments, n_topics: int, seed: int, restarts: int = RESTARTS) -> Printed:
+    """Algorithm 2 with ``restarts`` restarts and iterations; ``moments`` have uniform weights."""
     started = time.process_time()
     n = len(moments.word_mean)
     product = LinearOperator((n, n), matvec=lambda v: moments.pairs(v.reshape(-1, 1))[:, 0], dtype=np.float64)
     _, basis = eigsh(product, n_topics, which="LA", v0=np.sqrt(moments.word_mean))
-    return _of_basis(moments, basis, n_topics, seed, started)
+    return _of_basis(moments, basis, n_topics, seed, started, restarts)
 
 
 def tod_as_printed(moments: DocumentMoments, n_topics: int, seed: int) -> Printed:
@@ -70,14 +70,14 @@ def less_noise(phi: Floats, word_mean: Floats) -> Floats:
     return cut(phi - best_multiple(phi, deviation, noise) * deviation[:, None] * noise)
 
 
-def power_method(tensor: Floats, seed: int) -> tuple[Floats, Floats]:
+def power_method(tensor: Floats, seed: int, restarts: int = RESTARTS) -> tuple[Floats, Floats]:
     """Lines 1.6 to 1.16: lambda* (k,) and v* (k x k) of each component, deflated one after the other."""
     random = np.random.default_rng(seed)
     k, rest = len(tensor), tensor.copy()
     values, vectors = np.zeros(k), np.zeros((k, k))
     for t in range(k):
-        v = _unit(random.standard_normal((RESTARTS, k)))
-        for _ in range(ITERATIONS):
+        v = _unit(random.standard_normal((restarts, k)))
+        for _ in range(restarts):
             v = _unit(_applied(rest, v))
         strengths = np.einsum("ri,ri->r", _applied(rest, v), v)
         best = int(strengths.argmax())
@@ -86,7 +86,14 @@ def power_method(tensor: Floats, seed: int) -> tuple[Floats, Floats]:
     return values, vectors
 
 
-def _of_basis(moments: DocumentMoments, basis: Floats, n_topics: int, seed: int, started: float) -> Printed:
+def _of_basis(
+    moments: DocumentMoments,
+    basis: Floats,
+    n_topics: int,
+    seed: int,
+    started: float,
+    restarts: int = RESTARTS,
+) -> Printed:
     """Lines 2.3 to 2.8 in an orthonormal basis (N x k)."""
     based = time.process_time()
     sums: BasisMoments = basis_moments(tensor_sums([moments.documents], basis), basis, np.float64)
@@ -94,7 +101,7 @@ def _of_basis(moments: DocumentMoments, basis: Floats, n_topics: int, seed: int,
     whitening = whiten(core, moments.alpha0, n_topics)
     tensor = whitened_tensor(core, whitening, moments.alpha0)
     formed = time.process_time()
-    values, vectors = power_method(tensor, seed)
+    values, vectors = power_method(tensor, seed, restarts)
     phi = basis @ (whitening.vectors * np.sqrt(whitening.values)) @ (vectors * values)
     return Printed(phi, based - started, formed - based, time.process_time() - formed)
 

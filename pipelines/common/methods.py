@@ -5,6 +5,7 @@ They use C of Eq. 1 with uniform weights and anchors among all words, as in the 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,14 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from pipelines.common import peers
+from pipelines.common import peers, rand_eig
 from pipelines.common.bags import read_counts
 from pipelines.common.options import ONE_THREAD
 from pipelines.common.results import Arrays, Results
 from streaming_jsmf import InferSettings, PolishSettings, ScanSettings, infer, polish, scan
 from streaming_jsmf.config import Acceleration, AnchorMethod, Rectifier
 from streaming_jsmf.corpus import Corpus
-from streaming_jsmf.inference.law import AnchorWordTopics, anchor_words, low_rank_anchor_words
+from streaming_jsmf.inference.anchors import pivoted_anchors
+from streaming_jsmf.inference.law import AnchorRules, AnchorWordTopics, anchor_words, low_rank_anchor_words
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import silent
 from streaming_jsmf.moments.store import Moments
@@ -50,7 +52,8 @@ class Method:
 
     ``whole``: anchor words from all of C* (AW) instead of LAW. ``random``: the topics depend on a seed. ``iterations``:
     maximum number of steps, if not that of the setup. ``checked``: |I| of ENN by K, if not that of the package;
-    ``acceleration`` is used only then.
+    ``acceleration`` is used only then. ``power``: T of the authors' `randEig`, from which ENN starts then.
+    ``projected``: number of random directions to which the rows of C are projected before anchors are selected.
     """
 
     rectify: Rectifier = "none"
@@ -63,14 +66,29 @@ class Method:
     iterations: int | None = None
     checked: Callable[[int], int] | None = None
     acceleration: Acceleration = "none"
+    power: int = 0
+    projected: int = 0
 
 
 #: More steps than methods that run until they converge need.
 TO_THE_END = 5000
 
 
+#: Steps of ENN in the authors' code.
+AUTHORS_STEPS = 50
+
+#: Directions to which FAW of the SoftClique paper projects the rows of C.
+PROJECTED = 1000
+
+
+def first_rows(n_topics: int) -> int:
+    """|I| of ENN in the first versions of the authors' code, and in a comment of the last."""
+    return math.ceil(5 * n_topics * math.log(n_topics))
+
+
 METHODS = {
     "baseline": Method(whole=True),
+    "baseline projected": Method(whole=True, random=True, projected=PROJECTED),
     "DC": Method("dc", whole=True),
     "DP": Method("dykstra", whole=True),
     "AP": Method("ap", whole=True),
@@ -84,6 +102,12 @@ METHODS = {
         for rows in (200, 500, 1000, 2000, 3000)
     },
     "ENN all rows": Method("enn", checked=lambda _: 10**9, iterations=TO_THE_END),
+    "ENN authors": Method(
+        "enn", random=True, iterations=AUTHORS_STEPS, checked=papers_rows, power=rand_eig.ITERATIONS
+    ),
+    "ENN first rows": Method(
+        "enn", random=True, iterations=AUTHORS_STEPS, checked=first_rows, power=rand_eig.ITERATIONS
+    ),
     "PALM": Method("palm"),
     "PALM converged": Method("palm", iterations=TO_THE_END),
     "iPALM": Method("ipalm", iterations=TO_THE_END),
@@ -194,14 +218,27 @@ def _fitted(setup: Setup, name: str, n_topics: int, seed: int) -> Arrays:
     if method.polish:
         return _polished(setup, moments, n_topics, seed)
     with single_blas_thread():
-        return _anchored(setup, method, moments, n_topics)
+        return _anchored(setup, method, moments, n_topics, seed)
 
 
-def _anchored(setup: Setup, method: Method, moments: Moments, n_topics: int) -> Arrays:
+def projected_anchors(matrix: Floats, n_topics: int, seed: int) -> AnchorRules:
+    """Anchors of FAW, selected among the row-normalized C times random directions."""
+    directions = np.random.default_rng(seed).standard_normal((len(matrix), PROJECTED)) / np.sqrt(PROJECTED)
+    rows = matrix / np.maximum(matrix.sum(axis=1), 1e-300)[:, None] @ directions
+    return given_anchors(pivoted_anchors(rows, np.arange(len(matrix)), n_topics).words)
+
+
+def given_anchors(words: NDArray[np.int64]) -> AnchorRules:
+    return AnchorRules(given=[[int(word)] for word in words], min_row_sum=0.0)
+
+
+def _anchored(setup: Setup, method: Method, moments: Moments, n_topics: int, seed: int) -> Arrays:
     settings = setup.settings(method, n_topics)
     started = time.process_time()
-    found = _rectified(method, moments, settings)
+    found = _rectified(method, moments, settings, seed)
     rules = anchor_rules(settings, moments.n_documents)
+    if method.projected:
+        rules = projected_anchors(moments.cooccurrence(), n_topics, seed)
     known = moments.row_sum, moments.document_frequency
     topics: AnchorWordTopics
     if method.whole:
@@ -223,8 +260,14 @@ def _anchored(setup: Setup, method: Method, moments: Moments, n_topics: int) -> 
     )
 
 
-def _rectified(method: Method, moments: Moments, settings: InferSettings) -> Rectification:
-    pairs = moments.eigenpairs(settings.n_topics)
+def _rectified(method: Method, moments: Moments, settings: InferSettings, seed: int) -> Rectification:
+    if method.power:
+        matrix = moments.cooccurrence()
+        times, size = matrix.__matmul__, len(matrix)
+        shift = rand_eig.shift_of(times, size)
+        pairs = rand_eig.rand_eig(times, size, settings.n_topics, method.power, seed, shift)
+    else:
+        pairs = moments.eigenpairs(settings.n_topics)
     if method.checked is None:
         return rectify(moments, pairs, settings, 1, silent)
     return epsilon_nonnegative(

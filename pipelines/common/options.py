@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,7 +16,20 @@ Decorator: TypeAlias = Callable[[Callable[..., None]], Callable[..., None]]
 #: Times are compared with one thread.
 ONE_THREAD = Execution("synchronous")
 
-OUT = click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+
+def _drawn(_context: click.Context, _parameter: click.Parameter, value: Path) -> Path:
+    """Refuse to compute what could not be drawn at the end."""
+    if find_spec("matplotlib") is None:
+        raise click.UsageError("The figure requires matplotlib: pip install 'streaming-jsmf[notebook]'.")
+    return value
+
+
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+
+OUT = click.argument("out", type=_FOLDER)
+
+#: OUT of a command that draws a figure.
+DRAWN_OUT = click.argument("out", type=_FOLDER, callback=_drawn)
 
 ONLY_KEPT = click.option("--only-kept", is_flag=True, help="Use only stored results in OUT.")
 

@@ -32,6 +32,7 @@ GREEN, YELLOW, BLUE, VERMILION, PURPLE = "#009e73", "#d0b800", "#0072b2", "#d55e
 #: By method name as in the tables; polished topics have the style of their start, dotted.
 LOOKS = {
     "baseline": Look(GREY, "x"),
+    "baseline projected": Look(GREY, "+", "--"),
     "DC": Look(YELLOW, "v"),
     "DP": Look(YELLOW, "^", "--"),
     "AP": Look(BLACK, "o", size=8),
@@ -44,6 +45,8 @@ LOOKS = {
     "ENN 2000 rows": Look(SKY, "4", ":"),
     "ENN 3000 rows": Look(SKY, "+", ":"),
     "ENN all rows": Look(SKY, "x", ":"),
+    "ENN authors": Look(BLUE, "d", "--"),
+    "ENN first rows": Look(BLUE, "v", "--"),
     "LR-JSMF": Look(VERMILION, "D"),
     "LR-JSMF one pass": Look(PURPLE, "D", "--"),
     "fixed hull": Look(GREY, "", "--"),
@@ -55,6 +58,7 @@ LOOKS = {
     "iPALM": Look(GREEN, "P", "-."),
     "PALM low-rank": Look(GREEN, "v", ":"),
     "STOD as printed": Look(VERMILION, "o", ":"),
+    "STOD, N = n = 10": Look(VERMILION, "x", "-."),
     "STOD, negatives cut": Look(ORANGE, "s", "--"),
     "STOD, noise subtracted": Look(GREEN, "d", "--"),
     "STOD, unfiltered": Look(ORANGE, "d", "--"),

@@ -1,7 +1,7 @@
-"""Where published results come from: command, corpora, seeds, version, commit, and the code that was measured.
+"""Where published results come from: command, corpora, seeds, version, commit, and the code that computed them.
 
-Code is identified by hashes of the modules that the script imports, in groups such as ``streaming_jsmf/linalg`` and
-without comments, docstrings and blank lines, so that results become stale only when code that they use changes.
+Code is identified by hashes of the script and of all modules that it imports, directly or not, in groups such as
+``streaming_jsmf/linalg`` and without comments, docstrings and blank lines. A result is stale if one of them changes.
 """
 
 from __future__ import annotations
@@ -30,27 +30,13 @@ from streaming_jsmf.corpus import Corpus
 
 ROOT = Path(__file__).parents[2]
 
-#: The package, and those of its packages that determine the numbers of a result.
+#: Hashed if no script runs.
 PACKAGE = "streaming_jsmf"
-MEASURED = {
-    f"{PACKAGE}/{name}"
-    for name in (
-        "corpus",
-        "documents",
-        "evaluation",
-        "inference",
-        "ingestion",
-        "linalg",
-        "moments",
-        "rectification",
-        "topics",
-    )
-}
 
 #: Modules that only show results.
 SHOWING = ("pictures", "provenance", "results", "tables")
 
-#: File among stored results: the versions of `MEASURED` that computed them.
+#: File among stored results: the versions of the code that computed them.
 COMPUTED_BY = "versions.json"
 
 #: Group of source files -> hash.
@@ -100,8 +86,7 @@ def code_hashes(script: str, root: Path = ROOT) -> Hashes:
     groups: dict[str, list[Path]] = {}
     for file in imported(start, root):
         group = "/".join(file.relative_to(root).with_suffix("").parts[:2])
-        if group in MEASURED or not group.startswith(PACKAGE):
-            groups.setdefault(group, []).append(file)
+        groups.setdefault(group, []).append(file)
     return {group: hash_of(files) for group, files in sorted(groups.items())}
 
 
@@ -146,17 +131,13 @@ def _files_of(module: str, name: str, root: Path) -> list[Path]:
 
 
 def note_version(folder: Path) -> None:
-    """Add the present version of the code that the script imports to those that computed results in ``folder``."""
+    """Add the present version of the code to those that computed results in ``folder``."""
     path = folder / COMPUTED_BY
     known: list[Hashes] = json.loads(path.read_text()) if path.exists() else []
-    now = _of_package(code_hashes(_script() or PACKAGE))
+    now = code_hashes(_script() or PACKAGE)
     if now not in known:
         folder.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps([*known, now], indent=1) + "\n")
-
-
-def _of_package(hashes: Hashes) -> Hashes:
-    return {group: known for group, known in hashes.items() if group in MEASURED}
 
 
 def record(out: Path, rows: Iterable[Mapping[str, Any]], corpora: Mapping[str, Corpus]) -> dict[str, Any]:
@@ -166,7 +147,6 @@ def record(out: Path, rows: Iterable[Mapping[str, Any]], corpora: Mapping[str, C
         with suppress(FileNotFoundError):
             versions += [each for each in json.loads(path.read_text()) if each not in versions]
     script = _script()
-    hashes = code_hashes(script or PACKAGE)
     return {
         "command": _command(script),
         "corpora": {name: _described(corpus) for name, corpus in corpora.items()},
@@ -174,8 +154,7 @@ def record(out: Path, rows: Iterable[Mapping[str, Any]], corpora: Mapping[str, C
         "version": streaming_jsmf.__version__,
         "commit": _commit(),
         "entry": script or PACKAGE,
-        "script": {group: known for group, known in hashes.items() if group not in MEASURED},
-        "code": versions or [_of_package(hashes)],
+        "code": versions or [code_hashes(script or PACKAGE)],
     }
 
 

@@ -52,8 +52,8 @@ COMMANDS = (
 def cli(context: click.Context) -> None:
     """Topics from corpora that do not fit in memory.
 
-    One to three passes over a corpus produce a moments store, from which models with any number of topics are inferred
-    without reading the corpus again. Run an interrupted command again to resume it.
+    One to three passes over a corpus produce a moments store, from which models of several numbers of topics, up to
+    --max-topics, are inferred without reading the corpus again. Run an interrupted command again to resume it.
 
     Exit codes: 0 done, 2 invalid input, 3 incomplete or damaged store, 130 interrupted (Ctrl-C), 143 terminated
     (SIGTERM).

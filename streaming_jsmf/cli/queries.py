@@ -26,7 +26,8 @@ from streaming_jsmf.cli.verb import (
 from streaming_jsmf.config import EXCERPT, FIXED_BY_MODEL, INGEST_SETTINGS, DocumentQuery, OverTimeRequest
 from streaming_jsmf.config.fields import declared
 from streaming_jsmf.display import cell_text, csv_text, printable, table, wrapped
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.storage.paths import StorePath, open_file, store_path
 
 if TYPE_CHECKING:
     from streaming_jsmf.documents.over_time import TopicsOverTime
@@ -49,8 +50,8 @@ _MARK = b"streaming_jsmf.table"
 answer_options = together(
     csv_options(group=GROUP),
     json_option(group=GROUP),
-    option("--out", group=GROUP, type=click.Path(path_type=Path), default=None, metavar="FILE",
-           help="Write the result to FILE.parquet or FILE.csv.  [default: print it]"),
+    option("--out", group=GROUP, type=click.Path(), default=None, metavar="FILE",
+           help="Write the result to FILE.parquet or FILE.csv, a path or URL.  [default: print it]"),
     option("--overwrite", group=GROUP, is_flag=True, help="With --out: replace FILE, a table of the same columns."),
 )  # fmt: skip
 
@@ -62,7 +63,7 @@ class Answer:
     as_csv: bool = False
     raw: bool = False
     as_json: bool = False
-    out: Path | None = None
+    out: StorePath | None = None
     overwrite: bool = False
 
     @classmethod
@@ -72,13 +73,15 @@ class Answer:
 
     def __post_init__(self) -> None:
         written = self.out is not None
-        in_csv = written and self.out.suffix == ".csv"  # type: ignore[union-attr]
+        in_csv = written and str(self.out).endswith(".csv")
         require_one(self.raw and not in_csv, csv=self.as_csv, json=self.as_json, out=written)
         if self.overwrite and not written:
             raise InputError("--overwrite is for --out; give both or neither")
-        if self.out is not None and (
-            self.out.suffix not in (".parquet", ".csv") or not self.out.parent.is_dir()
-        ):
+        if self.out is None:
+            return
+        object.__setattr__(self, "out", store_path(self.out, "a table"))
+        missing = isinstance(self.out, Path) and not self.out.parent.is_dir()
+        if missing or self.out.suffix not in (".parquet", ".csv"):
             raise InputError(f"--out {self.out}: give FILE.parquet or FILE.csv in an existing directory")
 
     @property
@@ -107,7 +110,7 @@ class Answer:
         columns = found.to_pydict()
         return csv_text([columns, *zip(*columns.values(), strict=True)], raw=self.raw)
 
-    def _write(self, found: Any, path: Path) -> None:
+    def _write(self, found: Any, path: StorePath) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -122,18 +125,18 @@ class Answer:
         write_alone(path, data, lambda: _require_table(path, data), overwrite=self.overwrite)
 
 
-def _require_table(path: Path, data: bytes) -> None:
+def _require_table(path: StorePath, data: bytes) -> None:
     """Raise ``InputError`` unless a file is a table that this option wrote; one of CSV has the header of ``data``."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    from streaming_jsmf.corpus.footer import open_parquet
 
     try:
         if path.suffix == ".csv":
-            with path.open("rb") as file:
+            with open_file(path) as file:
                 own = file.readline() == data[: data.index(b"\n") + 1]
         else:
-            own = _MARK in (pq.read_schema(path).metadata or {})
-    except (OSError, pa.ArrowException):
+            with open_parquet(path, str(path)) as file:
+                own = _MARK in (file.metadata.metadata or {})
+    except (OSError, StoreError):
         own = False
     if not own:
         raise InputError(f"--out {path}: is not a table that this command wrote; give another path")

@@ -272,9 +272,12 @@ class ShareSettings(Settings):
     ----------
     top
         Keep only the N largest shares of each document, with their topics.
+    raw
+        In CSV, do not put an apostrophe before text that a spreadsheet evaluates, such as =2+3.
     """
 
     top: int | None = setting(None, absent="all", metavar="N", ge=1)
+    raw: bool = setting(False)
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,12 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError, first_line, pass_on_machine
 from streaming_jsmf.storage.local import require_regular
 from streaming_jsmf.storage.objects import state_in
-from streaming_jsmf.storage.paths import file_size, is_chain, is_url, open_file, sha256_of, state_of
+from streaming_jsmf.storage.paths import AnyPath, file_size, is_chain, is_url, open_file, sha256_of, state_of
 
 #: What ``state_of`` tells about a file; None if its file system has nothing that changes with the contents.
 State: TypeAlias = tuple[int | str | None, ...] | None
@@ -72,7 +73,9 @@ class ShardFile:
 
 
 @contextmanager
-def open_shard(path: str, name: str, advice: str = RESTORE, **options: Any) -> Iterator[ShardFile]:
+def open_shard(
+    path: AnyPath | UPath, name: str, advice: str = RESTORE, **options: Any
+) -> Iterator[ShardFile]:
     """Open a file behind a URL with ``options`` of fsspec, or a local one; errors as ``reading``."""
     with reading(name, advice):
         if is_url(path):
@@ -81,13 +84,13 @@ def open_shard(path: str, name: str, advice: str = RESTORE, **options: Any) -> I
                 state = state_of(path) if details is None or is_chain(path) else state_in(details)
                 yield ShardFile(stream, file_size(path) if size is None else size, state)
         else:
-            regular = require_regular(Path(path), StoreError)
+            regular = require_regular(Path(str(path)), StoreError)
             yield ShardFile(regular, regular.stat().st_size, state_of(regular))
 
 
 @contextmanager
 def open_parquet(
-    path: str, name: str, advice: str = RESTORE, sha256: str | None = None, known: State = None
+    path: AnyPath | UPath, name: str, advice: str = RESTORE, sha256: str | None = None, known: State = None
 ) -> Iterator[Any]:
     """Open a ``pyarrow.parquet.ParquetFile`` with verified page checksums; errors as ``reading``.
 
@@ -196,11 +199,13 @@ def _check_statistics(ids: Any, counts: Any, n_words: int, where: str) -> None:
 
 
 #: State of each hashed file before it was read, and its hash.
-_hashes: dict[str, tuple[State, str]] = {}
-_locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+_hashes: dict[AnyPath | UPath, tuple[State, str]] = {}
+_locks: defaultdict[AnyPath | UPath, threading.Lock] = defaultdict(threading.Lock)
 
 
-def hash_of_shard(path: str, compute: Callable[[str], str] = sha256_of, state: State = None) -> str:
+def hash_of_shard(
+    path: AnyPath | UPath, compute: Callable[[Any], str] = sha256_of, state: State = None
+) -> str:
     """Hex SHA-256 of a file, cached in this process until ``state_of`` the file changes; ``compute`` reads the file."""
     with _locks[path]:
         state = state or state_of(path)
@@ -211,7 +216,7 @@ def hash_of_shard(path: str, compute: Callable[[str], str] = sha256_of, state: S
         return _hashes[path][1]
 
 
-def require_hash(path: str, found: str, expected: str, advice: str = RESTORE) -> None:
+def require_hash(path: object, found: str, expected: str, advice: str = RESTORE) -> None:
     """Raise ``StoreError`` if the hash of a file differs; page checksums do not detect a rewritten file."""
     if found != expected:
         raise StoreError(f"{path} has sha256 {found[:12]}..., expected {expected[:12]}...; {advice}")

@@ -24,7 +24,7 @@ from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.ingestion.readers.values import from_python
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.typing import Floats
-from streaming_jsmf.storage.paths import AnyPath, local_path, normalize
+from streaming_jsmf.storage.paths import AnyPath, StorePath, store_path
 from streaming_jsmf.topics.edits import NAMED, EditedTopics, shown_topics
 from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
 from streaming_jsmf.topics.store import AnyModel, Model, model_path
@@ -98,8 +98,8 @@ class ModelShares:
         return opened
 
 
-def shares_place(shares: Any) -> Path:
-    return local_path(normalize(shares, "a file of topic shares"), "a file of topic shares")
+def shares_place(shares: Any) -> StorePath:
+    return shares.path if isinstance(shares, SharesFile) else store_path(shares, "a file of topic shares")
 
 
 def is_table(given: Any) -> bool:
@@ -143,7 +143,7 @@ def token_probabilities(
         yield part, rows[part], np.einsum("nk,nk->n", theta[rows[part]], word_topic[counts.indices[part]])
 
 
-def _in_sizes(tables: Iterator[Any], sizes: Sequence[int], path: Path) -> Iterator[Any]:
+def _in_sizes(tables: Iterator[Any], sizes: Sequence[int], path: StorePath) -> Iterator[Any]:
     """Yield the rows of tables in tables of these sizes; raise ``StoreError`` if there are fewer rows."""
     held = next(tables, None)
     for size in sizes:

@@ -54,7 +54,18 @@ from streaming_jsmf.storage.arrays import (
     write_array,
     write_panels,
 )
-from streaming_jsmf.storage.paths import ROOT, inside, node_exists, open_file, read_bytes, write_json
+from streaming_jsmf.storage.objects import in_threads
+from streaming_jsmf.storage.paths import (
+    ROOT,
+    StorePath,
+    exists,
+    inside,
+    is_file,
+    node_exists,
+    open_file,
+    read_bytes,
+    write_json,
+)
 from streaming_jsmf.validation import stays_inside
 
 logger = logging.getLogger(__name__)
@@ -80,7 +91,7 @@ _MEANINGS = {
 }
 
 
-def open_shares(path: Path) -> SharesFile:
+def open_shares(path: StorePath) -> SharesFile:
     """Open the output of ``transform`` without reading shares.
 
     Raises ``InputError`` if something else is there or it has another format version, ``StoreError`` if a file is
@@ -89,12 +100,12 @@ def open_shares(path: Path) -> SharesFile:
     fields = _stored(path)
     about = About.from_fields(fields, path)
     try:
-        return (_open_zarr if node_exists(path) else _open_parquet)(path, about, fields)
+        return (_open_zarr if "digests" in fields else _open_parquet)(path, about, fields)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise StoreError(f"{path}: its metadata are damaged ({error}); {AGAIN}") from error
 
 
-def stored_about(path: Path) -> About | None:
+def stored_about(path: StorePath) -> About | None:
     """Return the metadata of topic shares without opening their parts; None if they have another format version.
 
     Raises ``InputError`` if something else is there, ``StoreError`` if the metadata are damaged.
@@ -103,7 +114,7 @@ def stored_about(path: Path) -> About | None:
     return About.from_fields(fields, path) if fields.get("format_version") == FORMAT_VERSION else None
 
 
-def is_shares(path: Path) -> bool:
+def is_shares(path: StorePath) -> bool:
     """Whether a path has topic shares, of any version, that are not CSV."""
     try:
         _stored(path)
@@ -112,17 +123,20 @@ def is_shares(path: Path) -> bool:
     return True
 
 
-def _stored(path: Path) -> Mapping[str, Any]:
+def _stored(path: StorePath) -> Mapping[str, Any]:
     """Return the metadata of topic shares, which are not verified."""
-    if not path.exists():
+    if not exists(path):
         raise InputError(f"there are no topic shares at {path}; make them with transform")
     if is_csv(path):
         raise not_read(path)
     try:
-        if node_exists(path):
-            fields: Any = read_attributes(path, hint=AGAIN)
+        # Asked first, because a server may answer any name below a file.
+        if is_file(path):
+            fields: Any = json.loads(_text_of(path))
+        elif node_exists(path):
+            fields = read_attributes(path, hint=AGAIN)
         else:
-            fields = json.loads(read_bytes(path / ABOUT_NAME) if path.is_dir() else _text_of(path))
+            fields = json.loads(read_bytes(path / ABOUT_NAME))
     except FileNotFoundError as error:
         raise not_shares(path) from error
     except ValueError as error:
@@ -132,7 +146,7 @@ def _stored(path: Path) -> Mapping[str, Any]:
     return fields
 
 
-def _text_of(path: Path) -> bytes:
+def _text_of(path: StorePath) -> bytes:
     """Return the metadata in a Parquet file."""
     with open_file(path) as stream:
         if stream.read(4) != b"PAR1":
@@ -144,34 +158,40 @@ def _text_of(path: Path) -> bytes:
     return bytes(metadata[METADATA_KEY])
 
 
-def _open_parquet(path: Path, about: About, fields: Mapping[str, Any]) -> SharesFile:
+def _open_parquet(path: StorePath, about: About, fields: Mapping[str, Any]) -> SharesFile:
     """Open a file, or a directory whose metadata have the rows and sha256 of its parts."""
     columns = tuple(fields["columns"])
-    parts = fields["parts"] if path.is_dir() else {path.name: {"documents": fields["totals"]["documents"]}}
+    parts = {inside(path, name): part for name, part in fields.get("parts", {}).items()}
+    parts = parts or {path: {"documents": fields["totals"]["documents"]}}
     hashes = {}
-    for name, part in parts.items():
-        file = inside(path, name) if path.is_dir() else path
-        with _opened(file) as opened:
-            rows, names = opened.metadata.num_rows, opened.schema_arrow.names
-            own = (opened.metadata.metadata or {}).get(HASH_KEY, b"").decode()
+    for (file, part), (rows, names, own) in zip(parts.items(), in_threads(_footer, [*parts]), strict=True):
         if rows != part["documents"]:
             raise StoreError(f"{file} has {rows} documents, not {part['documents']}; {DAMAGED}")
         if names != [*columns, *about.columns]:
             raise StoreError(f"{file} has other columns than transform wrote; {DAMAGED}")
-        hashes[str(file)] = part["sha256"] if path.is_dir() else own
+        hashes[file] = part.get("sha256", own)
     return SharesFile(path, about, columns, partial(_row_groups, hashes, set()))
 
 
-def unfinished_shares(path: Path, about: About, schema: Any, files: Sequence[Path]) -> SharesFile:
+def _footer(path: StorePath) -> tuple[int, list[str], str]:
+    """The rows and columns of a file, and its own sha256 if it has that."""
+    with _opened(path) as file:
+        own = (file.metadata.metadata or {}).get(HASH_KEY, b"").decode()
+        return file.metadata.num_rows, file.schema_arrow.names, own
+
+
+def unfinished_shares(path: StorePath, about: About, schema: Any, files: Sequence[StorePath]) -> SharesFile:
     """Return the shares in Parquet files with this schema that were just written."""
     names = Counter(schema.names)
     if repeated := next((name for name in names if names[name] > 1), None):
         raise InputError(f"{path}: two columns are called {repeated!r}; rename one of them")
     columns = tuple(name for name in names if name not in (TOPICS, SHARES))
-    return SharesFile(path, about, columns, partial(_row_groups, dict.fromkeys(map(str, files)), set()))
+    return SharesFile(path, about, columns, partial(_row_groups, dict.fromkeys(files), set()))
 
 
-def _row_groups(hashes: Mapping[str, str | None], noted: set[str], columns: Sequence[str]) -> Iterator[Any]:
+def _row_groups(
+    hashes: Mapping[StorePath, str | None], noted: set[str], columns: Sequence[str]
+) -> Iterator[Any]:
     """Yield the row groups of files, each compared with its hash first unless that is None."""
     lost: Counter[str] = Counter()
     for path, sha256 in hashes.items():
@@ -201,11 +221,11 @@ def _with_shown_dates(table: Any, lost: Counter[str]) -> Any:
     return table
 
 
-def _opened(path: str | Path) -> AbstractContextManager[Any]:
-    return open_parquet(str(path), str(path), AGAIN)
+def _opened(path: StorePath) -> AbstractContextManager[Any]:
+    return open_parquet(path, str(path), AGAIN)
 
 
-def _hash_of(own: str, path: str) -> str:
+def _hash_of(own: str, path: StorePath) -> str:
     """Return the sha256 of a Parquet file whose footer has zeros in place of the hash ``own``, if it has that."""
     total = hashlib.sha256()
     with open_file(path) as stream:
@@ -225,14 +245,14 @@ def _footer_start(stream: BufferedIOBase) -> int:
     return max(0, end - length)
 
 
-def write_parquet(path: Path, shares: SharesFile, about: About, schema: Any) -> None:
+def write_parquet(path: Path, shares: SharesFile, schema: Any) -> None:
     """Write shares as a Parquet file with its own sha256. One pass."""
-    text = json.dumps(about.fields(columns=shares.columns), sort_keys=True, ensure_ascii=False)
+    text = json.dumps(shares.about.fields(columns=shares.columns), sort_keys=True, ensure_ascii=False)
     whole = schema.with_metadata({METADATA_KEY: text.encode(), HASH_KEY: _ZEROS})
-    with RowGroupWriter(path, whole, about.row_group_rows) as file:
+    with RowGroupWriter(path, whole, shares.about.row_group_rows) as file:
         for table in shares.tables(whole.names):
             file.write(table)
-    own = _hash_of(_ZEROS.decode(), str(path)).encode()
+    own = _hash_of(_ZEROS.decode(), path).encode()
     with path.open("r+b") as stream:
         start = _footer_start(stream)
         stream.seek(start)
@@ -242,11 +262,14 @@ def write_parquet(path: Path, shares: SharesFile, about: About, schema: Any) -> 
 
 
 def write_directory(
-    path: Path, shares: SharesFile, about: About, parts: Mapping[str, tuple[int, str]]
+    path: StorePath, shares: SharesFile, names: Sequence[str], rows: Sequence[int], hashes: Sequence[str]
 ) -> None:
-    """Write the metadata of a directory of Parquet files; ``parts`` are their rows and sha256 by name."""
-    stored = {name: {"documents": rows, "sha256": sha256} for name, (rows, sha256) in parts.items()}
-    write_json(path / ABOUT_NAME, about.fields(columns=shares.columns, parts=stored))
+    """Write the metadata of a directory of Parquet files, with the name, documents and sha256 of each."""
+    parts = {
+        name: {"documents": documents, "sha256": sha256}
+        for name, documents, sha256 in zip(names, rows, hashes, strict=True)
+    }
+    write_json(path / ABOUT_NAME, shares.about.fields(columns=shares.columns, parts=parts))
 
 
 def shares_schema(about: About, id_type: Any, metadata: Sequence[Any]) -> Any:
@@ -300,7 +323,7 @@ class RowGroupWriter:
         self._file.write_table(table.combine_chunks(), row_group_size=table.num_rows)
 
 
-def _open_zarr(path: Path, about: About, fields: Mapping[str, Any]) -> SharesFile:
+def _open_zarr(path: StorePath, about: About, fields: Mapping[str, Any]) -> SharesFile:
     digests = {name: ArrayDigest.from_fields(stored) for name, stored in fields["digests"].items()}
     if TOPIC in digests:
         read_array(path, TOPIC, digests[TOPIC], hint=AGAIN)
@@ -308,7 +331,7 @@ def _open_zarr(path: Path, about: About, fields: Mapping[str, Any]) -> SharesFil
 
 
 def _chunks(
-    path: Path, digests: Mapping[str, ArrayDigest], verified: set[str], columns: Sequence[str]
+    path: StorePath, digests: Mapping[str, ArrayDigest], verified: set[str], columns: Sequence[str]
 ) -> Iterator[Any]:
     """Yield the chunks of arrays, each of which is compared with its digest before it is used first."""
     for name in columns:
@@ -328,14 +351,14 @@ def _arrow(values: Any) -> Any:
     return pa.array(values.astype(object) if values.dtype.kind == "T" else values)
 
 
-def write_zarr(path: Path, shares: SharesFile, about: About, schema: Any) -> None:
+def write_zarr(path: StorePath, shares: SharesFile, schema: Any) -> None:
     """Write shares with metadata as in ``schema`` as a Zarr group, its root last. One pass per column.
 
     Only numbers, booleans, strings and times are stored; other columns, and those whose name is no name of a file, are
     skipped with a warning.
     """
-    assert about.totals is not None, "all parts are done"
-    documents = about.totals.documents
+    about = shares.about
+    documents = about.all_totals.documents
     rows = max(1, min(CHUNK_BYTES // (4 * about.width), documents))
     digests: dict[str, ArrayDigest] = {}
     for name in shares.columns:
@@ -343,11 +366,11 @@ def write_zarr(path: Path, shares: SharesFile, about: About, schema: Any) -> Non
         dtype = _dtype_of(shares, name, kind)
         if not stays_inside(name) or "/" in name or name == ROOT or len(name.encode()) > _LONGEST_NAME:
             logger.warning(
-                "%s: %r cannot be the name of an array; the column is left out of Zarr", path, name
+                "%s: %r cannot be the name of an array; the column is left out of Zarr", shares.path, name
             )
             continue
         if dtype is None:
-            logger.warning("%s: column %r is %s and is left out of Zarr", path, name, kind)
+            logger.warning("%s: column %r is %s and is left out of Zarr", shares.path, name, kind)
             continue
         panels = (_values(table.column(name), dtype) for table in shares.tables([name]))
         digests[name] = write_panels(path, name, panels, (documents,), dtype, (DOCUMENT,), rows=rows)

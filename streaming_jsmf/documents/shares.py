@@ -25,7 +25,7 @@ from streaming_jsmf.corpus.records import free_name
 from streaming_jsmf.display import escaped_cell
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.fingerprint import sealed, unsealed
-from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.storage.paths import StorePath, is_file, open_file
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class About:
         return sealed({"kind": KIND, "format_version": FORMAT_VERSION, **asdict(self), **others})
 
     @classmethod
-    def from_fields(cls, fields: Mapping[str, Any], path: Path) -> About:
+    def from_fields(cls, fields: Mapping[str, Any], path: StorePath) -> About:
         """Inverse of ``fields``; ``InputError`` for another format version, ``StoreError`` if damaged."""
         if (version := fields.get("format_version")) != FORMAT_VERSION:
             raise InputError(
@@ -133,7 +133,7 @@ class About:
         return values.reshape(len(lists), self.width)
 
 
-def not_shares(path: Path) -> InputError:
+def not_shares(path: StorePath) -> InputError:
     """Return the error for a path without topic shares."""
     return InputError(f"{path}: these are not topic shares; give a path that transform wrote")
 
@@ -146,7 +146,7 @@ class SharesFile:
     which is not read again, and ``StoreError`` for damaged files, before any table of an altered file or array.
     """
 
-    path: Path
+    path: StorePath
     about: About
     columns: tuple[str, ...]
     tables: Callable[[Sequence[str]], Iterator[Any]] = field(repr=False)
@@ -200,11 +200,11 @@ def is_csv(path: StorePath) -> bool:
     return path.suffix.lower() == ".csv"
 
 
-def not_read(path: Path) -> InputError:
+def not_read(path: StorePath) -> InputError:
     return InputError(f"{path}: shares in CSV are for other programs; transform to .parquet, and give that")
 
 
-def csv_shares(path: Path, about: About) -> SharesFile:
+def csv_shares(path: StorePath, about: About) -> SharesFile:
     """Return the shares in a CSV file, which cannot be read again."""
 
     def read(columns: Sequence[str]) -> Iterator[Any]:
@@ -214,43 +214,55 @@ def csv_shares(path: Path, about: About) -> SharesFile:
     return SharesFile(path, about, (), read)
 
 
-def has_csv_shares(path: Path) -> bool:
+def has_csv_shares(path: StorePath) -> bool:
     """Whether there is a file whose header is one of ``write_csv``."""
-    if not path.is_file():
+    if not is_file(path):
         return False
-    with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        header = next(csv.reader(file), [])
+    with open_file(path) as file:
+        header = next(csv.reader(line.decode(errors="replace") for line in file), [])
     return header[:1] == [DOCUMENT_ID] and bool(re.match("[0-9]+(: |$)", header[-1]))
 
 
-def write_csv(path: Path, shares: SharesFile, schema: Any, names: Sequence[str]) -> None:
+@dataclass(frozen=True)
+class CsvColumns:
+    """The columns of shares in CSV: the topics whose shares each adds, and whether texts are ``raw``."""
+
+    topics: Mapping[str, Sequence[int]]
+    raw: bool = False
+
+    def cell(self, text: Any) -> Any:
+        """The text as it is stored: one that a spreadsheet would evaluate gets a leading apostrophe, unless raw."""
+        return text if self.raw else escaped_cell(text)
+
+
+def write_csv(path: Path, shares: SharesFile, schema: Any, shown: CsvColumns) -> None:
     """Write shares as CSV: id, metadata as in ``schema``, and a column for each topic with its name. One pass.
 
-    Texts that a spreadsheet would evaluate get a leading apostrophe. Lists and other nested columns are skipped with a
-    warning.
+    Lists and other nested columns are skipped with a warning.
     """
-    kinds = {}
+    kinds, names = {}, [*shown.topics]
+    shares = shares.merged([*shown.topics.values()])
     for name in shares.columns:
         kind = schema.field(name).type
         if is_text(kind):
             kinds[name] = pa.string()
         elif pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-            logger.warning("%s: column %r is %s and is left out of CSV", path, name, kind)
+            logger.warning("%s: column %r is %s and is left out of CSV", shares.path, name, kind)
         else:
             kinds[name] = kind
     columns = [
-        *((escaped_cell(free_name(name, names)), kind) for name, kind in kinds.items()),
+        *((shown.cell(free_name(name, names)), kind) for name, kind in kinds.items()),
         *((name, pa.float32()) for name in names),
     ]
     path.unlink(missing_ok=True)
     with pa_csv.CSVWriter(path, pa.schema(columns)) as file:
         for table in shares.tables([*kinds, SHARES]):
-            known = [_csv_values(table.column(name), kind) for name, kind in kinds.items()]
+            known = [_csv_values(table.column(name), kind, shown) for name, kind in kinds.items()]
             values = shares.about.matrix(table, SHARES).astype(np.float32)
             file.write_table(pa.table([*known, *map(pa.array, values.T)], schema=pa.schema(columns)))
 
 
-def _csv_values(column: Any, kind: Any) -> Any:
+def _csv_values(column: Any, kind: Any, shown: CsvColumns) -> Any:
     if kind != pa.string():
         return column
-    return pa.array([escaped_cell(text) for text in column.to_pylist()], kind)
+    return pa.array([shown.cell(text) for text in column.to_pylist()], kind)

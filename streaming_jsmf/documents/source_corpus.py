@@ -24,6 +24,7 @@ from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.lock import recover
+from streaming_jsmf.storage.paths import StorePath, local_path
 from streaming_jsmf.storage.replace import remove_store
 from streaming_jsmf.storage.results import UNIDENTIFIED
 from streaming_jsmf.topics.parameters import TopicParameters
@@ -66,7 +67,7 @@ def documents_of_source(
     source: Any,
     topics: TopicParameters,
     model: Model,
-    beside: Path,
+    place: StorePath,
     reading: IngestRequest | None,
     execution: Execution,
     listener: Listener,
@@ -75,6 +76,7 @@ def documents_of_source(
     with located(source) as location:
         tokens = model.provenance.get("tokens")
         request = _over_model_words(reading or IngestRequest(), location.path, topics, tokens)
+        beside = local_path(place, "the corpus of a source")
         yield SourceDocuments(*plan_ingest(location, beside, request), execution, listener)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from upath import UPath
 
 from streaming_jsmf.config import (
     FIXED_BY_MODEL,
@@ -23,18 +25,25 @@ from streaming_jsmf.config import (
 from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus
 from streaming_jsmf.documents.model_shares import AnyShares, is_table, shares_place
 from streaming_jsmf.documents.share_files import is_shares, open_shares
-from streaming_jsmf.documents.shares import About, SharesFile, csv_shares, has_csv_shares, is_csv
+from streaming_jsmf.documents.shares import About, CsvColumns, SharesFile, csv_shares, has_csv_shares, is_csv
 from streaming_jsmf.documents.transform_job import (
     request_of_shares,
     share_job,
     transform_documents,
     wanted_shares,
 )
-from streaming_jsmf.errors import InputError, Option, option
+from streaming_jsmf.errors import InputError, Option, StoreError, option
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.storage.paths import is_url, local_path, normalize, require_suffix
+from streaming_jsmf.storage.paths import (
+    AnyPath,
+    StorePath,
+    remove_file,
+    require_suffix,
+    store_path,
+    write_bytes,
+)
 from streaming_jsmf.topics.edits import shown_topics
 from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
 from streaming_jsmf.topics.store import AnyModel, Model, beside, corpus_beside, model_path, read_model
@@ -50,7 +59,7 @@ SUFFIXES = (".parquet", ".zarr", ".csv")
 def transform(
     model: AnyModel | Model,
     corpus: Any,
-    out: str | Path,
+    out: AnyPath | StorePath,
     *,
     reading: IngestRequest | None = None,
     execution: Execution | None = None,
@@ -73,9 +82,9 @@ def transform(
         A corpus that shares words with the model, or any source that ``ingest`` reads. Texts are tokenized as for the
         model, all documents are kept, and their corpus is stored next to ``out`` until the end.
     out
-        Local path. ``*.parquet``: one file. ``*.zarr``: a Zarr group, documents x topics. ``*.csv``: a table for other
+        Path or URL. ``*.parquet``: one file. ``*.zarr``: a Zarr group, documents x topics. ``*.csv``: a table for other
         programs with a column for each shown topic; queries and reports need one of the others. Without a suffix: a
-        directory of Parquet files, which is fastest.
+        directory of Parquet files, which is fastest. A single file behind a URL is first written to a temporary one.
     reading
         How a source is read: its fields can also be given one by one, such as ``text="body"``. Everything else is as
         for the model.
@@ -99,17 +108,24 @@ def transform(
     >>> shares = transform("model", "corpus", "shares.parquet")  # doctest: +SKIP
     """
     execution = settings_of("execution", Execution, execution, options)
-    top = ShareSettings.of(options).top
-    target = local_path(normalize(out, "a file of topic shares"), "a file of topic shares")
+    asked = ShareSettings.of(options)
+    top = asked.top
+    target = store_path(out, "a file of topic shares").absolute()
     require_suffix(target, "topic shares", SUFFIXES)
     read = model if isinstance(model, Model) else read_model(model_path(model), NEEDED, OPTIONAL)
-    topics, beside = TopicParameters.of(read), target.with_name(target.name + ".corpus")
+    topics = TopicParameters.of(read)
     n_topics = topics.prior.size
     if top is not None and top > n_topics:
         raise InputError(f"{option.top} is {top}; the model has {n_topics} topics, give 1 to {n_topics}")
     reading = request_of(reading, options)
-    columns = _csv_columns(model) if is_csv(target) else {}
-    with _documents(corpus, topics, read, beside, reading, execution, listener) as documents:
+    if asked.raw and not is_csv(target):
+        raise InputError(
+            f"{option.raw} is for CSV, not {target}; leave it out, or give a name that ends in .csv"
+        )
+    columns = CsvColumns(_csv_columns(model) if is_csv(target) else {}, asked.raw)
+    with _documents(
+        corpus, topics, read, beside(target, "corpus"), reading, execution, listener
+    ) as documents:
         request = request_of_shares(topics, documents.identity, top)
         wanted = wanted_shares(target, request, overwrite=overwrite)
         # A source is not ingested again for shares that are there.
@@ -136,8 +152,8 @@ def shares_of(
 ) -> Iterator[AnyShares]:
     """Yield topic shares to query: those given, or those of a source that ``transform`` reads with these options.
 
-    Without both, those of ``corpus``, by default the one that ``fit`` made next to the model. They are kept next to a
-    local model (``MODEL.shares.parquet``) and computed once; those of a source are temporary.
+    Without both, those of ``corpus``, by default the one that ``fit`` made next to the model. They are kept next to the
+    model (``MODEL.shares.parquet``), if that can be written, and computed once; those of a source are temporary.
     """
     if given is not None and _are_shares(given):
         if options:
@@ -152,18 +168,30 @@ def shares_of(
             "the corpus of this model is unknown; give texts, a corpus, or shares that transform wrote"
         )
     with tempfile.TemporaryDirectory(prefix="streaming-jsmf-") as folder:
-        is_local = isinstance(kept, Path) and os.access(kept.parent, os.W_OK)
-        out = str(kept) if given is None and is_local else Path(folder) / "shares.parquet"
+        out = kept if given is None and _can_be_written(kept) else Path(folder) / "shares.parquet"
         yield transform(model, source, out, overwrite=True, listener=listener, **options)
+
+
+def _can_be_written(place: StorePath) -> bool:
+    if isinstance(place, Path):
+        return os.access(place.parent, os.W_OK)
+    try:
+        write_bytes(beside(place, "new"), b"")
+        remove_file(beside(place, "new"))
+    except StoreError:
+        return False
+    return True
 
 
 def _are_shares(given: Any) -> bool:
     if isinstance(given, SharesFile) or is_table(given):
         return True
-    if not isinstance(given, str | PathLike) or isinstance(given, Corpus) or is_url(given):
+    if not isinstance(given, str | PathLike | UPath) or isinstance(given, Corpus):
         return False
-    place = shares_place(given)
-    return has_csv_shares(place) if is_csv(place) else is_shares(place)
+    with suppress(InputError):  # a source may be what no store is, such as a file in an archive
+        place = shares_place(given)
+        return has_csv_shares(place) if is_csv(place) else is_shares(place)
+    return False
 
 
 def _csv_columns(model: AnyModel | Model) -> dict[str, Sequence[int]]:
@@ -199,12 +227,12 @@ def _documents(
     source: Any,
     topics: TopicParameters,
     model: Model,
-    beside: Path,
+    place: StorePath,
     reading: IngestRequest | None,
     execution: Execution,
     listener: Listener,
 ) -> Iterator[_CorpusDocuments | SourceDocuments]:
-    """Yield the documents of a corpus, or of a source whose corpus is made at ``beside``."""
+    """Yield the documents of a corpus, or of a source whose corpus is made at ``place``."""
     if isinstance(source, Corpus) or (isinstance(source, str | PathLike) and is_corpus(source)):
         if reading not in (None, IngestRequest()):
             raise InputError(f"{source} is a corpus already; leave out how a source is read")
@@ -213,5 +241,5 @@ def _documents(
     # Importing the readers takes a sixth of the start-up time, and a corpus does not need them.
     from streaming_jsmf.documents.source_corpus import documents_of_source
 
-    with documents_of_source(source, topics, model, beside, reading, execution, listener) as documents:
+    with documents_of_source(source, topics, model, place, reading, execution, listener) as documents:
         yield documents

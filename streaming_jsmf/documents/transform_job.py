@@ -1,13 +1,13 @@
 """The job of ``transform``: one task per partition computes topic shares and writes a Parquet part.
 
-The parts are then assembled into a file, directory or Zarr group. The shares of a document depend only on its words,
-so partitions and workers do not affect them.
+The parts are then put into a directory, or merged into a file or Zarr group. The shares of a document depend only on
+its words, so partitions and workers do not affect them.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -37,6 +37,8 @@ from streaming_jsmf.documents.shares import (
     SHARES,
     TOPICS,
     About,
+    CsvColumns,
+    SharesFile,
     ShareTotals,
     has_csv_shares,
     is_csv,
@@ -51,10 +53,10 @@ from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.run import Job, map_job, run_job
-from streaming_jsmf.jobs.workspace import Workspace
+from streaming_jsmf.jobs.workspace import TaskFiles, Workspace
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.storage.lock import work_place
-from streaming_jsmf.storage.paths import StorePath, make_directory, sha256_of
+from streaming_jsmf.storage.paths import StorePath, sha256_of
 from streaming_jsmf.storage.replace import file_written, put_files, store_written
 from streaming_jsmf.storage.results import Wanted, same_contents
 from streaming_jsmf.topics.document_job import BYTES_PER_SHARE, DocumentJob, TaskInputs
@@ -84,7 +86,7 @@ def request_of_shares(topics: TopicParameters, documents: str, top: int | None) 
     return {**fields, "request": fingerprint(all_inputs)}
 
 
-def wanted_shares(target: Path, request: Mapping[str, Any], *, overwrite: bool) -> Wanted:
+def wanted_shares(target: StorePath, request: Mapping[str, Any], *, overwrite: bool) -> Wanted:
     """Return the shares that a request asks for, which reads those at ``target`` once to verify them.
 
     A CSV file does not store its request: its contents are compared after it has been computed.
@@ -130,7 +132,7 @@ def transform_documents(
     about: About,
     wanted: Wanted,
     left_out: float,
-    columns: Mapping[str, Sequence[int]],
+    columns: CsvColumns,
     execution: Execution | None = None,
     listener: Listener = silent,
 ) -> ShareTotals:
@@ -138,31 +140,52 @@ def transform_documents(
 
     One pass over the documents, and one over the shares; errors as ``transform``. Results are the same on every
     scheduler. ``about`` is the metadata of a part, ``left_out`` the number of unknown tokens missing from the corpus,
-    and ``columns`` maps the name of each column of a CSV file to the topics whose shares it adds.
+    and ``columns`` are those of a CSV file.
     """
     schema, work = _schema_of(job.corpus, about), job.work
     with work.acquire(wanted, job.arrays) as publish:
         if publish is None:
-            return open_shares(Path(str(work.target))).about.all_totals
+            return open_shares(wanted.target).about.all_totals
         with job.running(execution, listener) as (executor, inputs):
-            make_directory(work.root / PARTS)
             parts_job = _parts_job(PartContext(inputs, about, schema), job)
             run_job(parts_job, executor)
         records = parts_job.records()
         parts = [ShareTotals(**record["totals"]) for record in records]
         totals = sum(parts, ShareTotals(tokens=left_out, unknown_tokens=left_out))
         _log_totals(totals, left_out)
-        hashes = {name: sha256 for record in records for name, sha256 in record[FILES].items()}
-        with publish(store_written if _is_directory(work.target) else file_written) as place:
-            _assemble(place, work, replace(about, totals=totals), schema, parts, hashes, columns)
-            if is_csv(work.target):
-                try:
-                    sha256 = sha256_of(place)
-                    same_contents(work.target, sha256, lambda: None, overwrite=wanted.overwrite).find()
-                except InputError:
-                    work.remove()
-                    raise
+        files = [work.root / PARTS / part_name(number) for number in range(len(parts))]
+        made = unfinished_shares(wanted.target, replace(about, totals=totals), schema, files)
+        suffix = wanted.target.suffix.lower()
+        with publish(file_written if suffix in (".parquet", ".csv") else store_written) as place:
+            if suffix == ".csv":
+                _write_csv(place, made, schema, columns, wanted, work)
+            elif suffix == ".parquet":
+                write_parquet(place, made, schema)
+            elif suffix == ".zarr":
+                write_zarr(place, made, schema)
+            else:
+                put_files([(file, place / file.name) for file in files])
+                hashes = [sha256 for record in records for sha256 in record[FILES].values()]
+                rows = [part.documents for part in parts]
+                write_directory(place, made, [file.name for file in files], rows, hashes)
     return totals
+
+
+def _write_csv(
+    place: Path,
+    shares: SharesFile,
+    schema: Any,
+    columns: CsvColumns,
+    wanted: Wanted,
+    work: Workspace,
+) -> None:
+    """Write a CSV file; raise ``InputError``, and remove the work, if the target has another one."""
+    write_csv(place, shares, schema, columns)
+    try:
+        same_contents(wanted.target, sha256_of(place), lambda: None, overwrite=wanted.overwrite).find()
+    except InputError:
+        work.remove()
+        raise
 
 
 def _schema_of(corpus: Corpus, about: About) -> Any:
@@ -190,14 +213,10 @@ class PartContext:
     about: About
     schema: Any
 
-    def path(self, number: int) -> Path:
-        """The file of a part."""
-        return Path(str(self.inputs.store)) / part_name(number)
-
 
 def part_name(number: int) -> str:
-    """Name of the file of a part, relative to the working directory."""
-    return f"{PARTS}/part-{number:05d}.parquet"
+    """Name of the file of a part."""
+    return f"part-{number:05d}.parquet"
 
 
 def _parts_job(context: PartContext, job: DocumentJob) -> Job:
@@ -209,22 +228,30 @@ def _parts_job(context: PartContext, job: DocumentJob) -> Job:
 
 def write_part(context: PartContext, part: tuple[Partition, int]) -> Record:
     """Task: compute and write the shares of a partition, whose first document has the given number."""
-    partition, first = part
-    inputs, about, totals, path = context.inputs, context.about, ShareTotals(), context.path(partition.index)
+    files, rows = TaskFiles(context.inputs.store, PARTS), context.about.row_group_rows
+    with (
+        files.written(part_name(part[0].index)) as made,
+        RowGroupWriter(made, context.schema, rows) as file,
+    ):
+        totals = _write_rows(file, context, *part)
+    return {"totals": asdict(totals), **files.record()}
+
+
+def _write_rows(file: RowGroupWriter, context: PartContext, partition: Partition, first: int) -> ShareTotals:
+    inputs, about, totals = context.inputs, context.about, ShareTotals()
     word_topic, prior = inputs.read("word_topic"), inputs.read("prior")
-    with RowGroupWriter(path, context.schema, about.row_group_rows) as file:
-        for unit, known, tokens in inputs.blocks(partition):
-            metadata = _metadata(unit, first, context.schema)
-            for rows in panels(known.shape[0], about.row_group_rows):
-                found = document_topics(known[rows], word_topic, prior, threads=inputs.threads)
-                totals += ShareTotals(unconverged=found.unconverged)
-                shown = metadata.slice(rows.start, rows.stop - rows.start)
-                file.write(_table(shown, found.shares, about.top))
-            unknown = tokens - float(known.data.sum(dtype=np.float64))
-            wordless = int((np.diff(known.indptr) == 0).sum())
-            totals += ShareTotals(int(known.shape[0]), tokens, unknown, wordless)
-            first += unit.rows
-    return {"totals": asdict(totals), FILES: {part_name(partition.index): sha256_of(path)}}
+    for unit, known, tokens in inputs.blocks(partition):
+        metadata = _metadata(unit, first, context.schema)
+        for rows in panels(known.shape[0], about.row_group_rows):
+            found = document_topics(known[rows], word_topic, prior, threads=inputs.threads)
+            totals += ShareTotals(unconverged=found.unconverged)
+            shown = metadata.slice(rows.start, rows.stop - rows.start)
+            file.write(_table(shown, found.shares, about.top))
+        unknown = tokens - float(known.data.sum(dtype=np.float64))
+        wordless = int((np.diff(known.indptr) == 0).sum())
+        totals += ShareTotals(int(known.shape[0]), tokens, unknown, wordless)
+        first += unit.rows
+    return totals
 
 
 def _table(metadata: Any, shares: NDArray[np.float64], top: int | None) -> Any:
@@ -287,37 +314,3 @@ def _log_totals(totals: ShareTotals, left_out: float) -> None:
             f"{totals.unconverged:,}",
             f"{totals.documents:,}",
         )
-
-
-def _is_directory(target: StorePath) -> bool:
-    return not is_csv(target) and target.suffix.lower() != ".parquet"
-
-
-def _assemble(
-    place: Path,
-    work: Workspace,
-    about: About,
-    schema: Any,
-    totals: Sequence[ShareTotals],
-    hashes: Mapping[str, str],
-    columns: Mapping[str, Sequence[int]],
-) -> None:
-    """Write the result at ``place`` in the format given by the suffix of the target."""
-    names = [part_name(number) for number in range(len(totals))]
-    files = [work.directory / name for name in names]
-    parts = unfinished_shares(work.directory / PARTS, about, schema, files)
-    suffix = work.target.suffix.lower()
-    if is_csv(work.target):
-        shown = columns or {str(topic): [topic] for topic in range(about.n_topics)}
-        write_csv(place, parts.merged([*shown.values()]), schema, [*shown])
-    elif suffix == ".parquet":
-        write_parquet(place, parts, about, schema)
-    elif suffix == ".zarr":
-        write_zarr(place, parts, about, schema)
-    else:
-        put_files([(file, place / file.name) for file in files])
-        known = {
-            file.name: (part.documents, hashes[name])
-            for file, name, part in zip(files, names, totals, strict=True)
-        }
-        write_directory(place, parts, about, known)

@@ -55,7 +55,7 @@ def _describe(place: StorePath, path: str, verify: bool) -> dict[str, Any]:
     # Corpora are ingested only on local disks.
     if isinstance(place, Path) and (folder := Workspace(place, "ingest")).exists():
         return {"kind": folder.kind, "complete": False, "steps_done": folder.steps_done}
-    if isinstance(place, Path) and is_shares(place):
+    if is_shares(place):
         return _describe_shares(open_shares(place), verify)
     if not node_exists(place):
         children = [place / name for name in model_names(place)]

@@ -323,7 +323,7 @@ def _replaceable(target: StorePath, models: Iterable[StorePath], moments: StoreP
     existing = [path for path in models if node_exists(path)]
     made = {path: read_model(path, ()).provenance.get("moments") == location(moments) for path in existing}
     corpus = beside(target, "corpus")
-    if exists(str(corpus)):
+    if exists(corpus):
         made[corpus] = read_manifest(str(corpus)).settings.get("made_for") == "fit"
     for path, by_fit in made.items():
         if not by_fit:

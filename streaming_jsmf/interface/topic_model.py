@@ -220,7 +220,7 @@ class TopicModel:
     def documents(self, shares: Any = None, topic: int | None = None, **options: Any) -> pd.DataFrame:
         """Return the top documents of a topic or, with ``by`` or without ``topic``, mean shares by a column.
 
-        By default of the corpus of ``fit``, whose shares are computed once and kept next to a model on a disk
+        By default of the corpus of ``fit``, whose shares are computed once and kept next to a model
         (``MODEL.shares.parquet``). ``shares`` are others: what ``transform`` wrote or returned, or texts, a table, a
         file or a corpus, as in ``transform`` and with its options, such as ``text="body"``.
 

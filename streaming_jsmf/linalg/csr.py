@@ -139,15 +139,18 @@ def add_transposed(
                 out[word, column] += value * rows[row, column]
 
 
-def apply_gram(block: csr_array[Any], vectors: FloatArray) -> Single:
-    """H'(H X), words x columns, for H documents x words (CSR, float32) and X words x columns (float32)."""
-    n_documents, n_words = block.shape
+def apply_gram(block: csr_array[Any], vectors: FloatArray, documents: slice = slice(None)) -> Single:
+    """H'(H X), words x columns, for H documents x words (CSR, float32) and X words x columns (float32).
+
+    ``documents`` are the rows of H to use, all by default: SciPy would copy the entries of a part.
+    """
+    n_words, chosen = block.shape[1], range(block.shape[0])[documents]
     x = np.ascontiguousarray(vectors, dtype=np.float32)
     product = np.zeros((n_words, x.shape[1]), dtype=np.float32)
     step = max(1, ROW_BLOCK_BYTES // (4 * max(1, x.shape[1])))
-    inner = np.empty((min(step, n_documents), x.shape[1]), dtype=np.float32)
-    for start in range(0, n_documents, step):
-        indptr = block.indptr[start : start + step + 1]
+    inner = np.empty((min(step, len(chosen)), x.shape[1]), dtype=np.float32)
+    for start in chosen[::step]:
+        indptr = block.indptr[start : min(start + step, chosen.stop) + 1]
         rows = inner[: indptr.size - 1]
         with span("products"):
             multiply_rows(indptr, block.indices, block.data, x, rows)

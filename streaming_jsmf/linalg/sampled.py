@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 
 from streaming_jsmf.linalg.csr import apply_gram
 from streaming_jsmf.linalg.eigen import (
@@ -75,21 +76,26 @@ class SampleParts:
     drawn: float
 
     @classmethod
-    def of(cls, sample: csr_array[Any], share: float) -> SampleParts:
-        """Split H_s, in which the fraction ``share`` of all documents is.
+    def of(cls, pieces: Iterable[csr_array[Any]], shape: tuple[int, int], share: float) -> SampleParts:
+        """Split H_s, in which the fraction ``share`` of all documents is; ``pieces`` are its rows in order.
 
-        Every eighth document, in the order of the corpus, is held out; the fitted ones spread evenly over the others.
+        Every eighth document, in the order of the corpus, is held out, or fewer of many; the fitted ones spread evenly
+        over the others. Of each piece only the chosen rows are kept.
         """
-        count, n_words = sample.shape
-        most = max(FITTED_DOCUMENTS, n_words)
-        if share == 1 and count <= most:
-            return cls.whole(sample)
-        held_out = np.arange(count) % HELD_OUT == HELD_OUT - 1
-        others = np.flatnonzero(~held_out)
-        number = min(others.size, most)
-        fitted = others[np.arange(number) * others.size // max(number, 1)]
-        drawn = number / max(count, 1)
-        return cls(_part(sample, fitted), _part(sample, np.flatnonzero(held_out)), drawn)
+        if fits_all(shape, share):
+            return cls.whole(_joined(list(pieces)))
+        count, most = shape[0], max(FITTED_DOCUMENTS, shape[1])
+        eighth = np.arange(count) % HELD_OUT == HELD_OUT - 1
+        uses = _spread(np.flatnonzero(~eighth), most), _spread(np.flatnonzero(eighth), most // HELD_OUT)
+        chosen, stop = (list[csr_array[Any]](), list[csr_array[Any]]()), 0
+        for piece in pieces:
+            start, stop = stop, stop + piece.shape[0]
+            for rows, found in zip(uses, chosen, strict=True):
+                found.append(piece[rows[slice(*np.searchsorted(rows, (start, stop)))] - start])
+        fitted, held_out = map(_joined, chosen)
+        for part in fitted, held_out:
+            part.data *= np.float32(np.sqrt(count / max(part.shape[0], 1)))
+        return cls(fitted, held_out, fitted.shape[0] / max(count, 1))
 
     @classmethod
     def whole(cls, documents: csr_array[Any]) -> SampleParts:
@@ -97,32 +103,30 @@ class SampleParts:
         return cls(documents, documents[:0], 1.0)
 
 
-def _part(sample: csr_array[Any], chosen: Integers) -> csr_array[Any]:
-    part = csr_array(sample[chosen])
-    part.data *= np.float32(np.sqrt(sample.shape[0] / max(part.shape[0], 1)))
-    return part
+def fits_all(shape: tuple[int, int], share: float) -> bool:
+    """Whether all documents of a corpus are fitted: H_s has this shape and the fraction ``share`` of them."""
+    return share == 1 and shape[0] <= max(FITTED_DOCUMENTS, shape[1])
+
+
+def _spread(rows: Integers, most: int) -> Integers:
+    number = min(rows.size, most)
+    return rows[np.arange(number) * rows.size // max(number, 1)]
+
+
+def _joined(pieces: Sequence[csr_array[Any]]) -> csr_array[Any]:
+    return pieces[0] if len(pieces) == 1 else csr_array(vstack(pieces, "csr"))
 
 
 def apply_sample(sample: csr_array[Any], vectors: Single) -> Single:
     """H_s'(H_s X), words x columns, like ``csr.apply_gram``, in ``ROW_PARTS`` parts."""
     height = -(-sample.shape[0] // ROW_PARTS)
-    products = each(
-        lambda rows: apply_gram(_rows(sample, rows), vectors), panels(sample.shape[0], max(height, 1))
-    )
+    products = each(lambda rows: apply_gram(sample, vectors, rows), panels(sample.shape[0], max(height, 1)))
     total = next(products, None)
     if total is None:
         return np.zeros_like(vectors)
     for product in products:
         total += product
     return total
-
-
-def _rows(sample: csr_array[Any], rows: slice) -> csr_array[Any]:
-    """Consecutive documents, without a copy."""
-    indptr = sample.indptr[rows.start : rows.stop + 1]
-    held = slice(indptr[0], indptr[-1])
-    parts = (sample.data[held], sample.indices[held], indptr - indptr[0])
-    return csr_array(parts, shape=(indptr.size - 1, sample.shape[1]), copy=False)
 
 
 def sample_eigenpairs(

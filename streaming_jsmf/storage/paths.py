@@ -154,7 +154,7 @@ def file_system(path: AnyPath | UPath) -> tuple[Any, str]:
     return fs, inner
 
 
-def is_chain(path: AnyPath) -> bool:
+def is_chain(path: AnyPath | UPath) -> bool:
     """Whether a file is inside another one, such as ``zip://a.csv::b.zip``."""
     return is_url(path) and "::" in str(path)
 
@@ -217,12 +217,12 @@ def similar_names(path: AnyPath | UPath) -> str:
     return f"did you mean {' or '.join(sorted(near))}?" if near else ""
 
 
-def is_file(path: AnyPath) -> bool:
+def is_file(path: AnyPath | UPath) -> bool:
     local = _on_disk(path)
     return bool(asked("isfile", path)) if local is None else is_no_directory(local)
 
 
-def file_size(path: AnyPath) -> int:
+def file_size(path: AnyPath | UPath) -> int:
     """Return the size of a file in bytes; raise ``FileNotFoundError`` if it is missing."""
     local = _on_disk(path)
     return (

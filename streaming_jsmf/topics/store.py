@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import zarr
@@ -168,9 +167,9 @@ def beside(model: StorePath, kind: str) -> StorePath:
 
 
 def corpus_beside(model: StorePath) -> Corpus | None:
-    """The corpus that ``fit`` made next to a local model; None if it does not exist."""
+    """The corpus that ``fit`` made next to a model; None if it does not exist."""
     place = beside(model, "corpus")
-    return open_corpus(place) if isinstance(place, Path) and place.is_dir() else None
+    return open_corpus(str(place)) if exists(place / MANIFEST_NAME) else None
 
 
 def models_at(path: AnyModel) -> tuple[StorePath, ...]:

@@ -18,7 +18,7 @@ from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import option
 from streaming_jsmf.jobs.checkpoints import PartialResult, added_in_place
 from streaming_jsmf.linalg.csr import apply_gram
-from streaming_jsmf.linalg.eigen import GUARD_VECTORS, block_width
+from streaming_jsmf.linalg.eigen import DENSE_WORDS, GUARD_VECTORS, block_width
 from streaming_jsmf.linalg.panels import each, on_each, panels
 from streaming_jsmf.linalg.sampled import (
     OUTSIDE_STEPS,
@@ -27,12 +27,13 @@ from streaming_jsmf.linalg.sampled import (
     SampleParts,
     certify,
     corrected_eigenpairs,
+    fits_all,
     outside_directions,
 )
 from streaming_jsmf.linalg.typing import Floats, Integers
 from streaming_jsmf.moments.partition import load_block
 from streaming_jsmf.moments.stages.base import BasisReduction, Scan, Stage, SumStage
-from streaming_jsmf.moments.stages.range import SAMPLE, HeldPart, read_sample
+from streaming_jsmf.moments.stages.range import SAMPLE, HeldPart, read_fitted, read_sample
 from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
 
@@ -137,8 +138,8 @@ class DirectionsStage(Stage):
         error, vectors = certificate.estimated_error, corrected.pairs.vectors
         with span("basis"):
             # Without a third pass W has no columns. It is of no use where the eigenpairs come from all documents.
-            fitted = SampleParts.of(read_sample(store), store.sample_share).drawn
-            wanted = error > SMALL_ERROR and fitted < 1
+            held = int(store.scalars("range")["n_held"])
+            wanted = error > SMALL_ERROR and not fits_all((held, store.n_words), store.sample_share)
             directions = outside_directions(store.read("basis"), vectors if wanted else vectors[:, :0])
         return PartialResult({"directions": directions}, {"estimated_error": error})
 
@@ -223,15 +224,18 @@ def _corrected(
 ) -> tuple[CorrectedPairs, SampleCertificate]:
     """Eigenpairs from the fitted documents and C times the named bases, and their error estimate.
 
-    Before there are directions, all documents are fitted if the store holds all of the corpus. Stages that ask for the
-    same bases, without a scan in between, share one computation.
+    Without directions, all documents are fitted if the store holds all of the corpus, unless the basis is that of an
+    earlier state, for which there were no directions because little is outside its span. Stages that ask for the same
+    bases, without a scan in between, share one computation.
     """
     share, most = store.sample_share, store.settings.max_topics
 
     def compute() -> tuple[CorrectedPairs, SampleCertificate]:
-        documents, diagonal = read_sample(store), store.read("diagonal")
-        exact = share == 1 and len(bases) == 1
-        parts = SampleParts.whole(documents) if exact else SampleParts.of(documents, share)
+        diagonal = store.read("diagonal")
+        # A dense eigensolver has found everything, so nothing is known about what is outside the basis.
+        few = store.manifest.base is not None and store.n_words > DENSE_WORDS
+        exact = share == 1 and len(bases) == 1 and not few
+        parts = SampleParts.whole(read_sample(store)) if exact else read_fitted(store)
         basis, product = (_joined([*each(store.read, names)]) for names in (bases, products))
         with span("basis"):
             # Products with a full block cost no more than those with K + 10 columns.

@@ -190,14 +190,21 @@ def reindex(part: PartialResult, rows: Integers, n_words: int) -> PartialResult:
 
 def read_sample(store: Moments) -> csr_array[Any]:
     """H_s (documents x words, CSR, float32), H_s'H_s ~ C + diag(D), equal if the store holds all documents."""
+    return store.once(SAMPLE, lambda: scaled(store, joined(_parts(store))))
 
-    def read() -> csr_array[Any]:
-        checkpoints, recent = store.checkpoints("range"), store.recent or Held()
-        keys = store.manifest.part_keys
-        parts = (recent.pop(f"{SAMPLE} {key}", None) or checkpoints.read_part(key) for key in keys)
-        return scaled(store, joined(parts))
 
-    return store.once(SAMPLE, read)
+def read_fitted(store: Moments) -> SampleParts:
+    """The documents that determine C_s, and those held out; joined with the others only if stages need all of them."""
+    share = store.sample_share
+    few = share == 1 and store.manifest.base is not None
+    pieces = (scaled(store, part.arrays) for part in _parts(store)) if few else [read_sample(store)]
+    return SampleParts.of(pieces, (int(store.scalars("range")["n_held"]), store.n_words), share)
+
+
+def _parts(store: Moments) -> Iterator[PartialResult]:
+    checkpoints, recent = store.checkpoints("range"), store.recent or Held()
+    for key in store.manifest.part_keys:
+        yield recent.pop(f"{SAMPLE} {key}", None) or checkpoints.read_part(key)
 
 
 def joined(parts: Iterable[PartialResult]) -> dict[str, NDArray[Any]]:
@@ -207,7 +214,7 @@ def joined(parts: Iterable[PartialResult]) -> dict[str, NDArray[Any]]:
 
 
 def scaled(store: Moments, arrays: Mapping[str, NDArray[Any]]) -> csr_array[Any]:
-    """H_s from the arrays of all its documents, whose values are overwritten."""
+    """H_s from the arrays of its documents, whose values are overwritten."""
     values = arrays[VALUES]
     values *= np.float32(1 / np.sqrt(store.sample_share * store.scalars("range")["total_weight"]))
     return _rows(arrays, store.n_words)
@@ -275,8 +282,9 @@ def _first_eigenpairs(store: Moments) -> Eigenpairs:
         return single_view_eigenpairs(
             sketch - diagonal[:, None] * shared, shared, min(width, sketch.shape[1])
         )
-    fitted = SampleParts.of(read_sample(store), store.sample_share).fitted
-    return sample_eigenpairs(fitted, diagonal, sample_probes(store.n_words, settings), width)
+    return sample_eigenpairs(
+        read_fitted(store).fitted, diagonal, sample_probes(store.n_words, settings), width
+    )
 
 
 def sample_probes(n_words: int, settings: ScanSettings) -> Single:

@@ -1,0 +1,103 @@
+"""Numbers in pages: their tables are those of the results, and the tables of the results are those of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines import (
+    equal_time,
+    example_topics,
+    lr_jsmf_fig3,
+    lr_jsmf_table1,
+    one_pass,
+    softclique,
+    stod_fig1,
+    stod_tables,
+)
+from pipelines.common import experiment
+from pipelines.pages import PAGES, RESULTS, unknown_numbers, with_tables
+
+Rows = list[dict[str, Any]]
+
+
+def compared(rows: Rows) -> str:
+    metrics = lr_jsmf_fig3.DRAWN
+    return f"{experiment.table(rows, metrics)}\n\n{experiment.summary(rows, metrics, 'AP')}"
+
+
+def curves(rows: Rows) -> str:
+    names = dict.fromkeys(row["curve"] for row in rows)
+    of = {name: [row for row in rows if row["curve"] == name] for name in names}
+    return "\n\n".join(
+        make(name, of[name]) for name in names for make in (stod_fig1.mean_table, stod_fig1.topic_table)
+    )
+
+
+#: How the tables of each result are made of its rows.
+MAKERS: dict[str, Callable[[Rows], str]] = {
+    **dict.fromkeys(("fig3_nips", "fig3_more", "checked_rows", "palm", "items", "enn_authors"), compared),
+    **dict.fromkeys(
+        ("stod_fig1", "stod_fig1_words", "stod_fig1_topics", "stod_fig1_large", "stod_fig1_restarts"), curves
+    ),
+    **dict.fromkeys(("stod_tables", "stod_tables_un"), stod_tables.tables),
+    **dict.fromkeys(("softclique", "softclique_lda"), softclique.coherence_table),
+    **dict.fromkeys(("table1", "items_topics"), lr_jsmf_table1.table),
+    **dict.fromkeys(("stod_table3_kos", "stod_table3_nips"), example_topics.table),
+    "one_pass": one_pass.table,
+    "equal_time": equal_time.table,
+}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_shows_the_numbers_of_its_results(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert with_tables(text) == text, "run python -m pipelines.pages"
+    assert unknown_numbers(text) == []
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_the_tables_of_a_result_are_made_of_its_rows(name: str) -> None:
+    [path] = (RESULTS / name).glob("*.parquet")
+    text = MAKERS[name](pq.read_table(path).to_pylist())
+    assert path.with_suffix(".md").read_text(encoding="utf-8").startswith(text)
+
+
+def test_every_result_has_tables_rows_and_a_record() -> None:
+    records = [*RESULTS.glob("*/*.json")]
+    assert {path.parent for path in records} == {path for path in RESULTS.iterdir() if path.is_dir()}
+    assert all(path.with_suffix(suffix).exists() for path in records for suffix in (".md", ".parquet"))
+
+
+PAGE = """# Page
+
+<!-- table 1 of tod_dense/tod_dense -->
+
+{table}
+
+At 3,000 words M2 has .072 GB and takes {seconds} s, {times} times as long. <!-- {times} = 1.7 / .17 -->
+
+| item | paper | record |
+|---|---|---|
+| seconds: {paper} as in the paper | 2.5 | `results/convergence` |
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        ({}, []),
+        ({"seconds": "1.8"}, ["# Page: 1.8"]),
+        ({"times": "11.5"}, ["# Page: 11.5"]),
+        ({"paper": "1.7"}, ["# Page: 1.7"]),
+    ],
+)
+def test_a_number_that_no_result_contains_is_found(changed: dict[str, str], found: list[str]) -> None:
+    table = "| words |\n|---|"
+    text = PAGE.format(**{"table": table, "seconds": "1.7", "times": "10.0", "paper": "2.5"} | changed)
+    assert unknown_numbers(text) == found
+    assert "| 3,000 | 0.072 |" in with_tables(text)
