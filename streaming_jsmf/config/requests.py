@@ -14,9 +14,6 @@ from streaming_jsmf.errors import InputError, Option, option
 
 Order = Literal["share", "topic"]
 
-#: What happens to documents whose file the source no longer has.
-Vanished = Literal["remove", "keep"]
-
 #: Word ids are int32.
 MOST_WORDS = 2**31 - 1
 
@@ -278,22 +275,6 @@ class ShareSettings(Settings):
 
     top: int | None = setting(None, absent="all", metavar="N", ge=1)
     raw: bool = setting(False)
-
-
-@dataclass(frozen=True)
-class UpdateSettings(Settings):
-    """How a model follows its source.
-
-    Parameters
-    ----------
-    steps
-        Number of passes that polish the topics, starting from the present ones.
-    vanished
-        Whether to remove or keep the documents of files that SOURCE no longer has.
-    """
-
-    steps: int | None = setting(None, absent="a third of those of fit, at least 3", ge=1)
-    vanished: Vanished | None = setting(None, absent="remove, if they are at most half of all")
 
 
 @dataclass(frozen=True)
