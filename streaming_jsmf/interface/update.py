@@ -254,7 +254,8 @@ def _update_model(
     listener: Listener,
 ) -> bool:
     """Update the model at ``path``, unless it is of this corpus; return whether it was updated."""
-    if {*read_model(path, ()).provenance.get("corpus_fingerprints", ())} == {corpus.fingerprint}:
+    # All arrays are verified, also if there is nothing to do.
+    if {*read_model(path).provenance.get("corpus_fingerprints", ())} == {corpus.fingerprint}:
         return False
     with wanted_model(path, {"corpus": corpus.fingerprint}, overwrite=True).writing():
         present = read_model(path)
