@@ -25,8 +25,7 @@ from streaming_jsmf.config import InferSettings
 from streaming_jsmf.inference.law import AnchorRules, low_rank_anchor_words
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.linalg.eigen import Eigenpairs
-from streaming_jsmf.linalg.gram import gram
-from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.linalg.panels import gram, panels
 from streaming_jsmf.process_limits import peak_memory
 from streaming_jsmf.rectification.enn import epsilon_nonnegative
 

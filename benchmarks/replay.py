@@ -5,11 +5,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from streaming_jsmf.jobs.order import FoldStep
+
+#: Nonzeros of a row group of a large corpus.
+ROW_GROUP_NONZEROS = 1_000_000
 
 #: Log-normal spread of durations; fraction of stragglers and their slowdown.
 SPREAD, STRAGGLERS, STRAGGLER_FACTOR = 0.15, 0.01, 3.0
@@ -17,11 +19,13 @@ SPREAD, STRAGGLERS, STRAGGLER_FACTOR = 0.15, 0.01, 3.0
 
 @dataclass(frozen=True)
 class Costs:
-    """Measured costs of the tasks of a stage: seconds of one thread, bytes per commit.
+    """Measured costs of the tasks of a stage: seconds of one thread, bytes and requests.
 
-    ``fold_seconds``: adding or merging two results. ``seconds_per_byte``: digests and copies, in addition to the time
-    of the store. ``part_bytes``, ``fold_bytes``: arrays that do not grow with the documents (sums, factors).
-    ``sampled``: results also contain the sampled documents, 8 bytes per nonzero.
+    ``fold_seconds``: adding two results. ``seconds_per_byte``: digests and copies, in addition to the time of the
+    store. ``part_bytes``, ``fold_bytes``: arrays that do not grow with the documents. ``bytes_per_nonzero`` are those
+    that are read of the corpus. ``sampled``: parts also contain the sampled documents, 8 bytes per nonzero. ``passes``:
+    the stage is repeated, for each panel of columns. ``requests``: those of a part and of a fold, and for each part
+    those of the command, which makes ``FILE_THREADS`` at a time.
     """
 
     stage: str
@@ -31,12 +35,16 @@ class Costs:
     seconds_per_byte: float
     part_bytes: int
     fold_bytes: int
+    bytes_per_nonzero: float
+    requests: tuple[float, float, float]
     sampled: bool = False
+    max_topics: int = 50
+    passes: int = 1
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Single-thread workers, scheduler seconds per task, and bytes per second and seconds per commit of the store."""
+    """Single-thread workers, scheduler seconds per task, and bytes per second and seconds per request of the store."""
 
     workers: int
     scheduler_seconds: float
@@ -65,41 +73,46 @@ class Load:
 
     @property
     def computing(self) -> float:
-        return self.nonzeros * self.costs.seconds_per_nonzero
+        """Seconds of reading a partition, in one request for each row group, and of computing its part."""
+        reading = self.nonzeros * self.costs.bytes_per_nonzero / self.on.bandwidth
+        reading += self.on.latency * self.nonzeros / ROW_GROUP_NONZEROS
+        return reading + self.nonzeros * self.costs.seconds_per_nonzero
 
     def part_transfer(self) -> float:
-        return self._transfer(self.costs.part_bytes + self.sample_bytes)
+        return self._transfer(self.costs.requests[0], self.costs.part_bytes + self.sample_bytes)
 
-    def fold_transfer(self, parts: int) -> float:
-        """Seconds to write or read a fold of this many parts."""
-        return self._transfer(self.costs.fold_bytes + self.sample_bytes * parts)
+    def _transfer(self, requests: float, size: float) -> float:
+        return requests * self.on.latency + size * (1 / self.on.bandwidth + self.costs.seconds_per_byte)
 
-    def _transfer(self, size: float) -> float:
-        return self.on.latency + size * (1 / self.on.bandwidth + self.costs.seconds_per_byte)
+    def folding(self, step: FoldStep) -> tuple[float, float]:
+        """Seconds for store accesses and for computing of a step; sampled documents stay in their parts."""
+        taken = self.costs.part_bytes if step.of_part else self.costs.fold_bytes
+        before = 0 if step.before is None else self.costs.fold_bytes
+        moved = taken + before + self.costs.fold_bytes
+        return self._transfer(self.costs.requests[1], moved), self.costs.fold_seconds if before else 0.0
 
-    def folding(self, step: FoldStep, *, at_once: bool) -> tuple[float, float]:
-        """Seconds for store accesses and for computing of a step; ``at_once`` if its part is in memory."""
-        held = self._parts_held[step.fold]
-        taken = 1 if step.of_part else self._parts_held[step.taken]
-        store = self.fold_transfer(held)
-        if step.before is not None:
-            store += self.fold_transfer(held - taken)
-        if not at_once:
-            store += self.part_transfer() if step.of_part else self.fold_transfer(taken)
-        return store, self.costs.fold_seconds
+    def bytes_read(self) -> float:
+        return self.costs.bytes_per_nonzero * self.nonzeros * sum(task.computes for task in self.tasks)
 
-    @cached_property
-    def _parts_held(self) -> dict[str, int]:
-        return {task.step.fold: task.step.last - task.step.first + 1 for task in self.tasks}
+    def bytes_committed(self) -> float:
+        """Bytes of parts and folds that are written and read."""
+        total = 0.0
+        for task in self.tasks:
+            before = task.step.before is not None
+            of_part = self.costs.part_bytes if task.step.of_part else self.costs.fold_bytes
+            total += (
+                self.costs.part_bytes + self.sample_bytes
+                if task.computes
+                else of_part + (1 + before) * self.costs.fold_bytes
+            )
+        return total
 
     def work(self) -> float:
-        """Total seconds of all tasks, if no part is written separately."""
-        seconds = 0.0
-        for task in self.tasks:
-            seconds += (
-                self.computing if task.computes else sum(self.folding(task.step, at_once=task.step.of_part))
-            )
-        return seconds
+        """Total seconds of all tasks."""
+        return sum(
+            self.computing + self.part_transfer() if task.computes else sum(self.folding(task.step))
+            for task in self.tasks
+        )
 
     def longest_path(self) -> float:
         """Seconds of the longest chain of dependent folds."""
@@ -108,7 +121,7 @@ class Load:
             # Tasks are in topological order, so the inputs of a fold come before it.
             if not task.computes:
                 begun = max((ended[fold] for fold in task.step.folds), default=0.0)
-                ended[task.step.fold] = begun + sum(self.folding(task.step, at_once=task.step.of_part))
+                ended[task.step.fold] = begun + sum(self.folding(task.step))
         return max(ended.values())
 
 
@@ -125,6 +138,7 @@ class Replayed:
     scheduler: float
     records: float
     most_bytes: float
+    committed: float
 
     @property
     def efficiency(self) -> float:
@@ -173,7 +187,6 @@ class Replay:
         self._ready: list[int] = []
         self._idle = load.on.workers
         self._scheduler_free = 0.0
-        self._folded: set[str] = set()
         self.most_lying = self._lying = 0.0
         random = np.random.default_rng(0)
         self._lengths = random.lognormal(0.0, SPREAD, len(tasks))
@@ -199,36 +212,22 @@ class Replay:
     def _start(self, number: int, now: float) -> None:
         task, length = self._load.tasks[number], self._lengths[number]
         if task.computes:
-            computed = now + self._load.computing * length
+            computed = now + self._load.computing * length + self._load.part_transfer()
             self._events.at(computed, lambda when: self._computed(number, when))
-        elif task.step.fold in self._folded:
-            # Already folded: only the check in the store takes time.
-            self._events.at(now + self._load.on.latency, lambda when: self._ended(number, when))
-        else:
-            self._fold(number, now, at_once=False)
+            return
+        store, computing = self._load.folding(task.step)
+        self._events.at(now + store + computing * length, lambda when: self._folded(number, when))
 
     def _computed(self, number: int, now: float) -> None:
-        step = self._load.tasks[number].step
-        if step.before is None or step.before in self._folded:
-            # Its predecessor is folded, so the same task folds the part without writing it separately.
-            self._fold(number, now, at_once=True)
-        else:
-            self._lie(self._load.costs.part_bytes + self._load.sample_bytes)
-            self._events.at(now + self._load.part_transfer(), lambda when: self._ended(number, when))
+        self._lie(self._load.costs.part_bytes + self._load.sample_bytes)
+        self._ended(number, now)
 
-    def _fold(self, number: int, now: float, *, at_once: bool) -> None:
+    def _folded(self, number: int, now: float) -> None:
         step = self._load.tasks[number].step
-        store, computing = self._load.folding(step, at_once=at_once)
-        end = now + store + computing * self._lengths[number]
-        self._events.at(end, lambda when: self._end_of_fold(number, when, at_once=at_once))
-
-    def _end_of_fold(self, number: int, now: float, *, at_once: bool) -> None:
-        step = self._load.tasks[number].step
-        self._folded.add(step.fold)
-        # The new fold replaces its inputs; the total size of the sample does not change.
+        # The new fold replaces its inputs; the sampled documents stay.
         self._lie(self._load.costs.fold_bytes * (1 - len(step.folds)))
         if step.of_part:
-            self._lie(self._load.sample_bytes if at_once else -self._load.costs.part_bytes)
+            self._lie(-self._load.costs.part_bytes)
         self._ended(number, now)
 
     def _lie(self, size: float) -> None:

@@ -36,11 +36,13 @@ BUCKET = "bucket"
 
 
 class Counts(Counter[str]):
-    """Requests by kind, ``read`` and ``written`` bytes; ``paths`` counts the requests for each object."""
+    """Requests by kind, ``read`` and ``written`` bytes; requests, also by kind, and bytes read for each object."""
 
     def __init__(self) -> None:
         super().__init__()
         self.paths: Counter[str] = Counter()
+        self.kinds: Counter[tuple[str, str]] = Counter()
+        self.bytes: Counter[str] = Counter()
 
     @property
     def requests(self) -> int:
@@ -48,7 +50,8 @@ class Counts(Counter[str]):
 
     def clear(self) -> None:
         super().clear()
-        self.paths.clear()
+        for others in (self.paths, self.kinds, self.bytes):
+            others.clear()
 
 
 @contextmanager
@@ -65,7 +68,10 @@ def counting_server() -> Iterator[Counts]:
             length = int(dict(headers).get("Content-Length", 0))
             with lock:
                 counts[kind] += 1
-                counts["read"] += length if kind in ("GET", "LIST") else 0
+                read = length if kind in ("GET", "LIST") else 0
+                counts["read"] += read
+                counts.bytes[path] += read
+                counts.kinds[kind, path] += 1
                 counts["written"] += int(environ.get("CONTENT_LENGTH") or 0)
                 counts.paths[path] += 1
             return respond(status, headers, *rest)
@@ -93,13 +99,13 @@ def counting_server() -> Iterator[Counts]:
         thread.join()
 
 
-def write_corpus(path: Path, documents: int, nonzeros_per_row_group: int) -> int:
-    """Write random documents of 50 of 2,000 words with metadata of 1 kB each; return the nonzeros."""
+def write_corpus(path: Path, documents: int, nonzeros_per_row_group: int, metadata: int = 1000) -> int:
+    """Write random documents of 50 of 2,000 words with metadata of so many bytes each; return the nonzeros."""
     rng, words = np.random.default_rng(0), 2000
     starts = np.sort(rng.integers(0, words // 50, (documents, 50)), axis=1)
     ids = (np.arange(50) * (words // 50) + starts).astype(np.int32).ravel()
     counts = rng.poisson(1, ids.size).astype(np.int32) + 1
-    notes = pa.array([rng.bytes(500).hex() for _ in range(documents)])
+    notes = pa.array([rng.bytes(metadata // 2).hex() for _ in range(documents)])
     bags = Documents(np.arange(documents + 1) * 50, ids, counts, pa.array(range(documents)), {"note": notes})
     limits = ShardLimits(
         documents_per_shard=-(-documents // 2), nonzeros_per_row_group=nonzeros_per_row_group

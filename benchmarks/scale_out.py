@@ -5,15 +5,17 @@
 
 Costs of tasks are measured on this machine with a simulated corpus: seconds per nonzero for reading and multiplying,
 seconds of combining two results, bytes per commit, seconds per byte of writing and reading it, and seconds of Dask's
-scheduler per task. The graph that a scan builds is then run in a discrete-event simulation: workers with one thread, a
-scheduler that does one thing at a time, a store with latency and bandwidth per worker, and varying durations (a
-log-normal distribution, and one task in a hundred three times as long).
+scheduler per task. Requests of each task are counted at a server that speaks S3, and the bytes of a nonzero are those
+of its columns in Parquet. The graph that a scan builds is then run in a discrete-event simulation: workers with one
+thread, a scheduler that does one thing at a time, a store with latency per request and bandwidth per worker, and
+varying durations (a log-normal distribution, and one task in a hundred three times as long).
 
-Stages: scan 1 with factors of all documents and with a sample; scan 2 and the third moment are the same for both. `one
-by one` is the graph of stores of earlier releases, which combine results sequentially; a number is the group size of
-the tree. `efficiency` is the fraction of worker time spent computing. The last columns name the bottleneck: `folds` is
-the minimum time of sequential combinations, `scheduler` that of the scheduler, `records` the time that the command
-needs for the record of each partition at the end. `disk` is the maximum size of temporary results in the store.
+Stages: scan 1 with a sample, scan 2 and the third moment. With `--wide`, also scan 2 for a million words, where
+multiplying and adding are measured in panels of that size. `one by one` is the graph of stores of earlier releases,
+which combine results sequentially; a number is the group size of the tree. `efficiency` is the fraction of worker time
+spent on the tasks. The last columns name the bottleneck: `folds` is the minimum time of sequential combinations,
+`scheduler` that of the scheduler, `records` the time that the command needs for the record of each partition. `disk` is
+the maximum size of temporary results in the store, `moved` the bytes of commits relative to those read of the corpus.
 
 The last table is measured rather than simulated: size and time of building the graphs.
 """
@@ -28,24 +30,30 @@ import tempfile
 import time
 import tracemalloc
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import click
+import numpy as np
 from dask.order import order as dask_order
+from scipy.sparse import csr_array
 
 from benchmarks.replay import Costs, Load, Machine, Replay, Replayed, Task
+from benchmarks.s3_requests import BUCKET, column_bytes, counting_server, write_corpus
 from benchmarks.scan_throughput import simulate_zipf
 from streaming_jsmf import Execution, ScanSettings, open_corpus, open_moments, scan
 from streaming_jsmf.config.scan import SAMPLED_DOCUMENTS
 from streaming_jsmf.corpus.units import list_units, plan_partitions
+from streaming_jsmf.jobs import run
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.jobs.order import FAN_IN, FoldOrder, FoldStep
 from streaming_jsmf.jobs.run import Job, Part, Reduction, TaskGraph
-from streaming_jsmf.moments.stages.eigenpairs import ProductReduction
+from streaming_jsmf.linalg.csr import apply_gram
+from streaming_jsmf.moments.stages.eigenpairs import ProductReduction, column_panels
 from streaming_jsmf.moments.stages.range import DOCUMENTS, VALUES, RangeReduction, held_bytes
 from streaming_jsmf.moments.stages.third_moment import ThirdMomentReduction
 from streaming_jsmf.storage.arrays import create_group
@@ -54,9 +62,8 @@ from streaming_jsmf.storage.objects import FILE_THREADS
 #: Nonzeros per document.
 NONZEROS = 75
 
-#: Store requests of the command per partition after the last fold: for the history of the store, and to remove the
-#: partition's record.
-RECORD_TURNS = 2
+#: Words of the wide vocabulary, and documents that its products are measured with.
+WIDE_WORDS, WIDE_DOCUMENTS = 1_000_000, 20_000
 
 #: Fraction of sampled documents in the corpus that costs are measured on.
 SAMPLED_SHARE = 0.1
@@ -65,11 +72,8 @@ SAMPLED_SHARE = 0.1
 class NothingDone:
     """Checkpoints of a scan that has not started, to build its graph."""
 
-    def parts(self) -> frozenset[str]:
-        return frozenset()
-
-    def folds(self) -> frozenset[str]:
-        return frozenset()
+    def committed(self) -> tuple[frozenset[str], frozenset[str]]:
+        return frozenset(), frozenset()
 
 
 class NamedStage:
@@ -99,13 +103,17 @@ def graph_tasks(n_partitions: int, workers: int, fan_in: int | None) -> tuple[Ta
     places = dask_order(graph)
     by_priority = sorted(graph, key=places.__getitem__)
     numbers = {key: number for number, key in enumerate(by_priority)}
+    # The step of a part is the one that folds it.
+    given = {key: next(one for one in graph[key].args if isinstance(one, Part | FoldStep)) for key in graph}
+    folding = {step.taken: step for step in given.values() if isinstance(step, FoldStep) and step.of_part}
     return tuple(
         Task(
-            next(argument for argument in graph[key].args if isinstance(argument, FoldStep)),
-            graph[key].func.__name__ == "commit_part",
+            folding[found.key] if isinstance(found, Part) else found,
+            isinstance(found, Part),
             [numbers[other] for other in graph[key].dependencies],
         )
         for key in by_priority
+        for found in [given[key]]
     )
 
 
@@ -116,7 +124,8 @@ def shape(fan_in: int | None) -> str:
 def replay(costs: Costs, documents: float, budget: int | None, on: Machine, fan_in: int | None) -> Replayed:
     """Simulate one scan; ``budget`` is ``partition_nonzeros``."""
     nonzeros = documents * NONZEROS
-    partition = budget or ScanSettings().partition_budget(int(nonzeros), costs.n_words)
+    settings = ScanSettings(max_topics=costs.max_topics)
+    partition = budget or settings.partition_budget(int(nonzeros), costs.n_words)
     count = max(1, math.ceil(nonzeros / partition))
     held = min(partition, int(nonzeros))
     share = min(1.0, max(SAMPLED_DOCUMENTS, costs.n_words) / documents)
@@ -124,24 +133,31 @@ def replay(costs: Costs, documents: float, budget: int | None, on: Machine, fan_
     tasks = graph_tasks(count, on.workers, fan_in)
     load = Load(tasks, costs, held, sample_bytes, on)
     simulated = Replay(load)
-    records = count * RECORD_TURNS * on.latency / FILE_THREADS
+    records = count * costs.requests[2] * on.latency / FILE_THREADS
     return Replayed(
         costs.stage,
         shape(fan_in),
         documents,
         count,
         on.workers,
-        simulated.seconds() + records,
-        load.work() / on.workers,
-        load.longest_path(),
-        len(tasks) * on.scheduler_seconds,
-        records,
+        costs.passes * (simulated.seconds() + records),
+        costs.passes * load.work() / on.workers,
+        costs.passes * load.longest_path(),
+        costs.passes * len(tasks) * on.scheduler_seconds,
+        costs.passes * records,
         simulated.most_lying,
+        load.bytes_committed() / load.bytes_read(),
     )
 
 
 def measure_stage(
-    name: str, reduction: Reduction, partitions: Sequence[Any], n_words: int, folder: Path
+    name: str,
+    reduction: Reduction,
+    partitions: Sequence[Any],
+    n_words: int,
+    folder: Path,
+    read: float,
+    requests: tuple[float, float, float],
 ) -> Costs:
     """Costs of a real reduction of real partitions, in CPU seconds of one thread."""
     with single_blas_thread():
@@ -154,13 +170,16 @@ def measure_stage(
             folded = reduction.fold(folded, partial)
         fold_seconds = (time.thread_time() - started) / (len(partials) - 1)
     nonzeros = sum(partition.nonzeros for partition in partitions)
-    sizes = [
+    part_bytes, fold_bytes = (
         sum(array.nbytes for name, array in partial.arrays.items() if name not in DOCUMENTS)
         for partial in (partials[0], folded)
-    ]
-    sampled = VALUES in folded.arrays
+    )
+    sampled = VALUES in partials[0].arrays
     each_byte = seconds_per_byte(folded, folder)
-    return Costs(name, n_words, computed / nonzeros, fold_seconds, each_byte, *sizes, sampled)
+    seconds = computed / nonzeros
+    return Costs(
+        name, n_words, seconds, fold_seconds, each_byte, part_bytes, fold_bytes, read, requests, sampled
+    )
 
 
 def seconds_per_byte(partial: PartialResult, folder: Path) -> float:
@@ -182,16 +201,82 @@ def measure(documents: int, words: int, max_topics: int) -> list[Costs]:
         units = list_units(corpus)
         partitions = plan_partitions(units, max(1, corpus.nonzeros // 4))
         store = open_moments(folder / "moments")
-        stages = {
-            "scan 1, all documents": RangeReduction(corpus.n_words, settings),
+        read, requests = column_bytes(folder / "corpus") / corpus.nonzeros, measured_requests()
+        stages: dict[str, Reduction] = {
             "scan 1, sample": RangeReduction(corpus.n_words, settings, SAMPLED_SHARE),
             "scan 2": ProductReduction.of(store),
             "third moment": ThirdMomentReduction.of(store),
         }
         return [
-            measure_stage(name, reduction, partitions, corpus.n_words, folder / f"committed-{number}")
+            measure_stage(
+                name, reduction, partitions, corpus.n_words, folder / f"committed-{number}", read, requests
+            )
             for number, (name, reduction) in enumerate(stages.items())
         ]
+
+
+def wide(costs: Costs, max_topics: int) -> Costs:
+    """Costs of scan 2 for ``WIDE_WORDS`` words, whose panels are multiplied and added here; the others are given."""
+    width = ScanSettings(max_topics=max_topics).basis_width
+    cut = [*column_panels(WIDE_WORDS, width)]
+    columns = int(cut[0].stop)
+    random = np.random.default_rng(0)
+    words = np.minimum(random.zipf(1.3, WIDE_DOCUMENTS * NONZEROS) - 1, WIDE_WORDS - 1).astype(np.int32)
+    starts = np.arange(0, words.size + 1, NONZEROS, dtype=np.int32)
+    block = csr_array((np.ones(words.size, np.float32), words, starts), shape=(WIDE_DOCUMENTS, WIDE_WORDS))
+    basis = np.ones((WIDE_WORDS, columns), np.float32)
+    apply_gram(block[:1], basis)
+    product = np.zeros_like(basis)
+    started = time.thread_time()
+    apply_gram(block, basis, product)
+    computed = time.thread_time() - started
+    total = basis.astype(np.float64)
+    started = time.thread_time()
+    total += product
+    return replace(
+        costs,
+        stage=f"scan 2, N = {WIDE_WORDS:.0e}, K = {max_topics}",
+        n_words=WIDE_WORDS,
+        seconds_per_nonzero=computed / words.size,
+        fold_seconds=time.thread_time() - started,
+        part_bytes=product.nbytes,
+        fold_bytes=total.nbytes,
+        max_topics=max_topics,
+        passes=len(cut),
+    )
+
+
+def measured_requests() -> tuple[float, float, float]:
+    """Requests to an object store of a part and of a fold, and of the command for each part of a pass."""
+    counted, totals = {"commit_part": [0.0], "commit_fold": [0.0]}, []
+    with tempfile.TemporaryDirectory() as folder, counting_server() as counts:
+        nonzeros = write_corpus(Path(folder, "c"), 20_000, 20_000, metadata=20)
+
+        def counting(name: str) -> Any:
+            task = getattr(run, name)
+
+            def inner(*arguments: Any) -> str:
+                before = counts.requests
+                token: str = task(*arguments)
+                counted[name].append(counts.requests - before)
+                return token
+
+            inner.__name__ = name
+            return inner
+
+        patched = {name: counting(name) for name in counted}
+        with patch.multiple(run, POLL_SECONDS=1e6, **patched):
+            for parts in (10, 20):
+                counts.clear()
+                settings = ScanSettings(
+                    max_topics=5, partition_nonzeros=-(-nonzeros // parts), sample_share=0.5
+                )
+                scan(Path(folder, "c"), f"s3://{BUCKET}/{parts}", settings, Execution("synchronous"))
+                passes = 2 + bool(open_moments(f"s3://{BUCKET}/{parts}").array_digest("directions").shape[1])
+                totals.append(counts.requests / passes)
+    part, fold = (float(np.mean(found[1:])) for found in counted.values())
+    command = (totals[1] - totals[0]) / 10 - part - fold * (1 + 1 / FAN_IN)
+    return part, fold, max(command, 0.0)
 
 
 def scheduler_seconds(tasks: int = 4000) -> float:
@@ -246,7 +331,8 @@ def measured(words: int, max_topics: int) -> tuple[list[Costs], float]:
 
 def read_costs(path: Path) -> tuple[list[Costs], float]:
     told = json.loads(path.read_text())
-    return [Costs(**costs) for costs in told["costs"]], float(told["scheduler_seconds"])
+    stages = [Costs(**{**costs, "requests": tuple(costs["requests"])}) for costs in told["costs"]]
+    return stages, float(told["scheduler_seconds"])
 
 
 def numbers(text: str) -> list[float]:
@@ -262,8 +348,8 @@ def replayed(
 ) -> list[Replayed]:
     """Print and return a row per stage, corpus size, partition size, machine and group size."""
     click.echo(
-        "| stage | folds | documents | partitions | workers | time | efficiency | bound | disk |\n"
-        + "|---" * 9
+        "| stage | folds | documents | partitions | workers | time | efficiency | bound | disk | moved |\n"
+        + "|---" * 10
         + "|"
     )
     rows = []
@@ -272,7 +358,8 @@ def replayed(
         rows.append(row)
         click.echo(
             f"| {row.stage} | {row.folds} | {size:.0e} | {row.partitions:,} | {row.workers:,} | "
-            f"{row.seconds / 60:,.1f} min | {row.efficiency:.2f} | {row.bound} | {row.most_bytes / 1e9:,.2f} GB |"
+            f"{row.seconds / 60:,.1f} min | {row.efficiency:.2f} | {row.bound} | {row.most_bytes / 1e9:,.2f} GB | "
+            f"{row.committed:.2f} |"
         )
     return rows
 
@@ -312,7 +399,14 @@ def weighed() -> list[dict[str, float]]:
 @click.option(
     "--bandwidth", default=200e6, show_default=True, help="Bytes per second of the store, per worker."
 )
-@click.option("--latency", default=0.05, show_default=True, help="Seconds per commit or read of the store.")
+@click.option("--latency", default=0.03, show_default=True, help="Seconds per request of the store.")
+@click.option(
+    "--wide",
+    "wide_topics",
+    default="100,500",
+    show_default=True,
+    help="Numbers of topics for a million words.",
+)
 @click.option(
     "--costs",
     "known",
@@ -336,16 +430,24 @@ def main(
     max_topics: int,
     bandwidth: float,
     latency: float,
+    wide_topics: str,
     known: Path | None,
     target: Path | None,
 ) -> None:
-    stages, scheduler = measured(words, max_topics) if known is None else read_costs(known)
+    if known is None:
+        stages, scheduler = measured(words, max_topics)
+        base = next(costs for costs in stages if costs.stage == "scan 2")
+        stages += [wide(base, int(topics)) for topics in numbers(wide_topics)]
+    else:
+        stages, scheduler = read_costs(known)
     for costs in stages:
         click.echo(
             f"{costs.stage}: {costs.seconds_per_nonzero * 1e9:.0f} ns a nonzero, {costs.fold_seconds:.2f} s a fold, "
             f"{costs.part_bytes / 1e6:.0f} MB a part, {costs.fold_bytes / 1e6:.0f} MB a fold, "
             f"{costs.seconds_per_byte * 1e9:.1f} ns a byte committed"
             + (", and the sample" if costs.sampled else "")
+            + f"; {costs.bytes_per_nonzero:.1f} bytes a nonzero read in {costs.passes} pass(es), "
+            f"{costs.requests[0]:.1f}, {costs.requests[1]:.1f} and {costs.requests[2]:.1f} requests"
         )
     click.echo(f"scheduler: {scheduler * 1e3:.2f} ms a task\n")
     machines = [Machine(int(count), scheduler, bandwidth, latency) for count in numbers(workers)]

@@ -30,6 +30,7 @@ PAGES = tuple(
         "docs/reproduction_stod.md",
         "docs/quality.md",
         "docs/performance.md",
+        "docs/findings/anchor_stability.md",
     )
 )
 

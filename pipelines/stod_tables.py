@@ -36,8 +36,7 @@ from pipelines.common.tod import DocumentMoments, seconds_a_pass, tod
 from streaming_jsmf import ScanSettings, StodSettings, scan
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.inference.stod import core_moments, whiten, whitened_product, whitened_tensor
-from streaming_jsmf.inference.stod_recovery import recover
-from streaming_jsmf.inference.tensor_power import decompose
+from streaming_jsmf.inference.stod_recovery import decompose, recover
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.simulation import simulate_lda
 

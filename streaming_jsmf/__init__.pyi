@@ -42,7 +42,9 @@ from streaming_jsmf.jobs.execution import Execution as Execution
 from streaming_jsmf.moments.changes import Changes
 from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.moments.store import open_moments as open_moments
+from streaming_jsmf.reporting.document_map import document_map as document_map
 from streaming_jsmf.reporting.plots import plot_correlations as plot_correlations
+from streaming_jsmf.reporting.plots import plot_documents as plot_documents
 from streaming_jsmf.reporting.plots import plot_map as plot_map
 from streaming_jsmf.reporting.plots import plot_over_time as plot_over_time
 from streaming_jsmf.reporting.plots import plot_topics as plot_topics

@@ -18,7 +18,7 @@ import pytest
 from streaming_jsmf.__main__ import main
 from streaming_jsmf.cli import main as cli
 
-PROGRESS = re.compile(r"^[\w-]+: ((part|partition|sample) \d+ committed|finished in|step) .*\n", re.MULTILINE)
+PROGRESS = re.compile(r"^[\w -]+: (\d+ of \d+ parts|finished in \d|step \d+ of at most \d).*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)

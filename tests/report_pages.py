@@ -15,6 +15,7 @@ from streaming_jsmf.evaluation.metrics import Row
 from streaming_jsmf.evaluation.verdicts import Check
 from streaming_jsmf.interface.topic_model import TopicModel
 from streaming_jsmf.reporting.contents import Contents, Document, DocumentLists
+from streaming_jsmf.reporting.document_map import DocumentMap
 from streaming_jsmf.reporting.levels import Level, Levels
 from streaming_jsmf.reporting.topics import Topic, Word
 from streaming_jsmf.reporting.words import WordLists
@@ -92,6 +93,7 @@ def full_contents(n_topics: int, vocabulary: Sequence[str] | None = None, seed: 
         _documents(n_topics, words),
         _groups(n_topics, generator),
         _levels(n_topics, topics, shares),
+        scatter=_scatter(theta, words),
     )
 
 
@@ -113,6 +115,21 @@ def lists_of(topics: Sequence[Topic]) -> WordLists:
 def _documents(n_topics: int, words: Sequence[str]) -> DocumentLists:
     listed = tuple(Document(f"d{place} {words[0]}", 0.9 - 0.05 * place, (words[-1],)) for place in range(10))
     return DocumentLists((words[0],), (listed,) * n_topics)
+
+
+def _scatter(theta: NDArray[np.float64], words: Sequence[str]) -> DocumentMap:
+    """A map of 60 documents, which a t-SNE would place."""
+    theta, rows = theta[:60], range(60)
+    table = pa.table(
+        {
+            "document_id": [f"d{row}" for row in rows],
+            words[0]: [f"{words[row % 3]}" for row in rows],
+            "year": [None if row == 7 else 1900 + row for row in rows],
+            "excerpt": [f"{words[row]} {words[-1]}" for row in rows],
+        }
+    )
+    points = np.random.default_rng(0).uniform(size=(60, 2))
+    return DocumentMap(points, theta.argmax(axis=1), theta.max(axis=1), table, theta)
 
 
 def _groups(n_topics: int, generator: np.random.Generator) -> Groups:

@@ -112,6 +112,9 @@ def test_the_example_of_the_docstring_holds() -> None:
 def test_a_sound_model_gives_no_warning() -> None:
     assert warnings_of(SOUND) == []
     assert warnings_of({}) == [], "another engine has others"
+    assert warnings_of({**SOUND, "topic_topic_sum": 1.35, "polish": {}}) == [], (
+        "polish has correlations of its own"
+    )
     assert warnings_of(dict.fromkeys(SOUND)) == []
 
 
@@ -120,7 +123,7 @@ def test_a_sound_model_gives_no_warning() -> None:
     [
         (
             {"topic_topic_sum": 1.35},
-            ("add up to 1.35", "--max-iterations", "--anchor-min-df"),
+            ("add up to 1.35", "--max-iterations", "to polish"),
         ),
         ({"topic_topic_sum": 0.7}, ("add up to 0.70", "fewer topics")),
         ({"rectification": {"change": 3e-4, "converged": False}}, ("3.0e-04", "--max-iterations")),

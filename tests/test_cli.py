@@ -158,16 +158,23 @@ def test_topics_as_a_table_csv_and_json_agree(made_model: Path) -> None:
     assert sum(row["probability"] for row in rows) == pytest.approx(1)
     text = done("topics", made_model, "--words", "4", "--characteristic")
     lines = table(made_model, "--words", "4", "--sort", "topic")
+    names, given = model.arrays["word"].tolist(), model.arrays["word_topic"]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        overall = np.log(given @ model.arrays["topic_probability"])[:, None]
+        relevance = np.nan_to_num(np.log(given) - 0.6 * overall, nan=-np.inf)
     for line, row in zip(lines, rows, strict=True):
         assert len(row["prominent"]) == len(row["characteristic"]) == 4
         ids = model.arrays["prominent_words"][row["topic"], :4]
         assert row["probabilities"] == model.arrays["word_topic"][ids, row["topic"]].tolist()
+        own = [names.index(word) for word in row["characteristic"]]
+        least = np.sort(relevance[:, row["topic"]])[-4:]
+        np.testing.assert_allclose(relevance[own, row["topic"]], least[::-1], rtol=1e-9)
         label, prominent, characteristic = (
             ", ".join(row[key]) for key in ("label", "prominent", "characteristic")
         )
         assert f"{row['topic']:>5} {row['probability']:>6.1%}  {label}" in text
         assert f"{' ' * 14}{prominent}\n" in text
-        assert f"with {row['anchor']}: {characteristic}" in text
+        assert f"characteristic: {characteristic}" in text
         assert (int(line["topic"]), float(line["share"])) == (row["topic"], row["probability"])
         assert (line["anchor"], line["words"], line["label"]) == (row["anchor"], prominent, label)
         assert line["characteristic"].startswith(characteristic)

@@ -245,7 +245,7 @@ def test_a_lost_scheduler_ends_the_command_and_another_one_finishes_the_store(
         for worker in lost.workers:
             worker.wait(timeout=PATIENCE)
     assert committed(store) > 0
-    assert "were committed by an earlier run" in finished(scan_on(cluster.address, corpus, store))
+    assert "were finished by an earlier run" in finished(scan_on(cluster.address, corpus, store))
     assert digests(store) == undisturbed
 
 
@@ -259,7 +259,7 @@ def test_a_killed_command_is_finished_by_itself(
         first.kill()
         first.wait()
         # Worker processes may still be at their last task.
-        assert "were committed by an earlier run" in finished(scan_on(address, corpus, store))
+        assert "were finished by an earlier run" in finished(scan_on(address, corpus, store))
     assert digests(store) == undisturbed
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 

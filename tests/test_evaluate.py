@@ -42,7 +42,7 @@ from streaming_jsmf.topics.store import Model, open_model, read_model, write_mod
 from tests import reference, reference_metrics
 from tests.corpora import Planted, words, write_corpus, write_lists
 from tests.damage import rewritten
-from tests.outcomes import Command, Outcome, described, printed, refused
+from tests.outcomes import Command, Outcome, described, refused
 from tests.stores import SYNCHRONOUS, rename_words, scanned
 
 SCHEMA = json.loads(
@@ -441,25 +441,6 @@ def test_info_lists_counted_corpora(
     assert corpus["path"] == str(corpus_path)
     kept = {path.name for path in (model_path / "evaluation").iterdir()}
     assert kept == {"zarr.json", counts_path(model_path, corpus["fingerprint"]).name}
-
-
-def test_topics_show_exact_characteristic_words_once_counted(
-    model_path: Path, corpus_path: Path, documents: Planted
-) -> None:
-    # A model whose own list is wrong, so that the exact one is told from it.
-    model = read_model(model_path)
-    arrays = {**model.arrays, "characteristic_words": np.tile(np.arange(20), (5, 1))}
-    write_model(model_path, replace(model, arrays=arrays))
-
-    def shown() -> list[set[str]]:
-        rows = json.loads(printed("topics", model_path, "--json"))
-        return [set(row["characteristic"]) for row in rows]
-
-    assert shown() == [set(words(10))] * 5
-    counted(model_path, corpus_path)
-    rows = dense_rows(documents.counts, arrays["anchors"])
-    names = np.array(words(120))
-    assert shown() == [set(names[np.argsort(-row.round(15), kind="stable")[:10]]) for row in rows]
 
 
 def test_damaged_counts_are_named(model_path: Path, corpus_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_verbs_share_their_options() -> None:
 
     long = {verb for verb in NAMES if cli.commands[verb].long}  # type: ignore[attr-defined]
     assert having("--help-all") == set(NAMES)
-    assert having("--quiet") == having("--log-json") == long
+    assert having("--quiet") == having("--verbose") == having("--log-json") == long
     assert having("--json") == set(NAMES) - {"view"}
     assert having("--overwrite") == set(NAMES) - {"topics", "evaluate", "update", "view", "info"}
 
@@ -122,7 +122,7 @@ def test_examples_are_commands(verb: str) -> None:
 
 
 def test_a_bar_is_drawn_again_while_its_only_part_is_worked_on() -> None:
-    bars, shown = Bars(interval=0.001), io.StringIO()
+    bars, shown = Bars(interval=0.001, verbose=True), io.StringIO()
     with contextlib.redirect_stderr(shown):
         bars(StageStarted("range", (1000,), frozenset()))
         drawn = shown.getvalue().count("range")

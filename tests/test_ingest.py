@@ -22,10 +22,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from streaming_jsmf.config import Curation, IngestRequest
-from streaming_jsmf.corpus import Corpus, curation, open_corpus
+from streaming_jsmf.corpus import Corpus, curation, open_corpus, totals
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion import bags, job, repeats, words
+from streaming_jsmf.ingestion import bags, job
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.readers.records import TextSource
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
@@ -308,8 +308,8 @@ def test_shuffled_shards_are_the_same_corpus(scheduler: Execution, tmp_path: Pat
 
 
 BOUNDS = (
-    (words, "MERGE_ROWS", 7),
-    (repeats, "BUCKET_KEYS", 3),
+    (totals, "MERGE_ROWS", 7),
+    (totals, "RANGE_BYTES", 300),
     (curation, "_SLACK", 0),
 )
 
@@ -612,7 +612,7 @@ def test_an_error_waits_for_the_tasks_that_still_run(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "0.jsonl").write_text("bad")
     for name in "123":
-        write_texts(tmp_path / "in" / f"{name}.jsonl", {name: str(tmp_path / "out.partial" / "read")})
+        write_texts(tmp_path / "in" / f"{name}.jsonl", {name: str(tmp_path / "out.partial")})
     tokenizer = f"{__name__}:{slowly.__name__}"
     with pytest.raises(InputError, match=r"0\.jsonl, line 1"):
         make(

@@ -116,7 +116,7 @@ def in_this_process(patch: pytest.MonkeyPatch, folder: Path) -> None:
 
 
 def command(target: Path, *options: str) -> list[str]:
-    rules = ["--preset", "papers", "--stop-words", "none", "--min-distinct-words", "3"]
+    rules = ["--verbose", "--preset", "papers", "--stop-words", "none", "--min-distinct-words", "3"]
     rules += ["--tokenizer", "slowly:split"]
     return [sys.executable, "-c", MAIN, "ingest", "in", str(target), *rules, "--workers", "2", *options]
 

@@ -82,7 +82,7 @@ def run_squares(work: Workspace, bad: int = -1, then: BaseException | None = Non
     """Return the numbers that this run squares."""
     events: list[Event] = []
     with work.acquire(wanted_of(work)), ALONE.executor(events.append, on_bad_input=work.remove) as executor:
-        job = map_job(write_square, Squares(work.directory, bad), [1] * 4, work.checkpoints("squares"))
+        job = map_job(write_square, Squares(work.root, bad), [1] * 4, work.checkpoints("squares"))
         run_job(job, executor)
         if then is not None:
             raise then
@@ -105,9 +105,9 @@ def test_committed_tasks_are_not_run_again(work: Workspace) -> None:
 @pytest.mark.parametrize("damage", ALL)
 def test_a_damaged_task_is_run_again(name: str, damage: Damage, work: Workspace) -> None:
     run_squares(work)
-    damage(work.directory / name)
+    damage(work.root / name)
     assert run_squares(work) == [1]
-    assert (work.directory / "1.txt").read_text() == "1"
+    assert (work.root / "1.txt").read_text() == "1"
     assert run_squares(work) == []
 
 
@@ -117,7 +117,7 @@ def test_a_damaged_task_is_run_again(name: str, damage: Damage, work: Workspace)
 def test_only_bad_input_removes_the_work(error: BaseException, stays: bool, work: Workspace) -> None:
     with pytest.raises(type(error)):
         run_squares(work, then=error)
-    assert work.directory.exists() == stays
+    assert work.root.exists() == stays
 
 
 def test_work_without_commits_is_removed(work: Workspace, tmp_path: Path) -> None:
@@ -126,9 +126,9 @@ def test_work_without_commits_is_removed(work: Workspace, tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
     # A kill leaves it.
     Workspace(work.root, "test", {"power": 3}).start()
-    (work.directory / "half").mkdir()
+    (work.root / "half").mkdir()
     with work.acquire(wanted_of(work)):
-        assert not (work.directory / "half").exists()
+        assert not (work.root / "half").exists()
 
 
 # -- steps of parts and folds -----------------------------------------------------------------------------------------
@@ -221,12 +221,12 @@ def test_unfinished_work_of_other_arguments_is_refused(work: Workspace) -> None:
 
 
 def test_files_of_others_are_left_alone(work: Workspace) -> None:
-    work.directory.mkdir()
-    (work.directory / "thesis.txt").write_text("mine")
+    work.root.mkdir()
+    (work.root / "thesis.txt").write_text("mine")
     for begin in (work.start, work.acquire(wanted_of(work)).__enter__):
-        with pytest.raises(InputError, match=f"{work.directory}.* something else"):
+        with pytest.raises(InputError, match=f"{work.root}.* something else"):
             begin()
-    assert [path.name for path in work.directory.iterdir()] == ["thesis.txt"]
+    assert [path.name for path in work.root.iterdir()] == ["thesis.txt"]
 
 
 # -- tables of tasks --------------------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ def test_a_second_scan_is_refused_and_resumes_once_the_first_is_killed(
         first.wait(timeout=PATIENCE)
         done = invoke(*scan)
     assert done.code == 0, done.err
-    for part in (f"process {first.pid}", BROKEN, "were committed by an earlier run"):
+    for part in (f"process {first.pid}", BROKEN, "were finished by an earlier run"):
         assert part in done.err
     assert [path.name for path in tmp_path.iterdir()] == ["moments"]
 

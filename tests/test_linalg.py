@@ -34,7 +34,7 @@ from streaming_jsmf.linalg.document_tensor import (
     tensor_weights,
 )
 from streaming_jsmf.linalg.eigen import nystrom_factor, single_view_eigenpairs
-from streaming_jsmf.linalg.gram import gram, inverse_square_root, rotate, single_gram, stacked_qr
+from streaming_jsmf.linalg.panels import gram, inverse_square_root, rotate, single_gram, stacked_qr
 from streaming_jsmf.linalg.probes import ROWS_PER_COUNTER, gaussian_probes, uniform_probes
 from streaming_jsmf.linalg.sampled import sample_eigenpairs
 from streaming_jsmf.linalg.simplex import SimplexSolution, simplex_least_squares

@@ -23,6 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import coo_array, csr_array, csr_matrix, vstack
 
+from benchmarks.s3_requests import write_corpus as written
 from streaming_jsmf import scan
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import footer as footer_module
@@ -40,7 +41,7 @@ from streaming_jsmf.moments.partition import load_partition
 from streaming_jsmf.moments.select import select_partitions
 from streaming_jsmf.moments.stages import cooccurrence as stage_module
 from streaming_jsmf.moments.stages.range import RangeReduction
-from streaming_jsmf.moments.store import open_moments
+from streaming_jsmf.moments.store import open_moments, read_store
 from streaming_jsmf.storage import arrays
 from streaming_jsmf.storage.arrays import read_array, write_array
 from tests import reference
@@ -289,16 +290,16 @@ MIB = 2**20
 
 
 @pytest.mark.parametrize(
-    ("n_words", "memory", "workers"), [(20_000, 610, 2), (100_000, 1060, 2), (20_000, 455, 1)]
+    ("n_words", "memory", "workers"), [(20_000, 5_190, 2), (100_000, 5_640, 2), (20_000, 5_033, 1)]
 )
 def test_the_largest_partitions_that_fit_are_chosen(n_words: int, memory: int, workers: int) -> None:
-    few = ScanSettings(sample_share=1e-9)
-    chosen = fitting_settings(few, n_words, UNITS, Execution("threads", workers, memory * MIB))
+    everything = ScanSettings(sample_share=1.0)
+    chosen = fitting_settings(everything, n_words, UNITS, Execution("threads", workers, memory * MIB))
     size = chosen.partition_nonzeros
     assert size is not None
     assert size < ScanSettings().partition_budget(300_000_000, n_words)
     needed = [
-        scan_memory(n_words, chosen, plan_partitions(UNITS, larger), workers)
+        scan_memory(n_words, chosen, plan_partitions(UNITS, larger), workers, 1.0)
         for larger in (size, size + 4_000_000)
     ]
     assert needed[0] <= memory * MIB < needed[1]
@@ -384,6 +385,68 @@ def test_a_corpus_in_place_is_hashed_once_and_each_footer_read_once(
     assert sorted(hashed.values()) == [1, 1, 1]
     # Once to know the row groups, and once to read them.
     assert sorted(opened.values()) == [2, 2, 2]
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
+def test_nothing_of_a_shard_with_another_hash_is_committed(scheduler: str, tmp_path: Path) -> None:
+    """Several partitions read it, and one task hashes it before."""
+    written(tmp_path / "c", 400, 2500)
+    settings, execution = ScanSettings(max_topics=2, partition_nonzeros=2500), Execution(scheduler, 2)
+    scan(tmp_path / "c", tmp_path / "whole", settings, execution)
+    first = min((tmp_path / "c" / "documents").glob("*"))
+    intact = first.read_bytes()
+    # No page checksum covers the name of the writer.
+    first.write_bytes(intact.replace(b"parquet-cpp", b"parquet-c++"))
+    with pytest.raises(StoreError, match="has sha256"):
+        scan(tmp_path / "c", tmp_path / "m", settings, execution)
+    store = read_store(tmp_path / "m")
+    keys, partitions = store.manifest.part_keys, store.manifest.partitions
+    reading = {
+        key
+        for key, partition in zip(keys, partitions, strict=True)
+        if any(first.name in shard for shard, _ in partition.units)
+    }
+    assert 1 < len(reading) < len(keys)
+    assert not reading & store.checkpoints("range").parts()
+    first.write_bytes(intact)
+    scan(tmp_path / "c", tmp_path / "m", settings, execution)
+    assert open_moments(tmp_path / "m").digests() == open_moments(tmp_path / "whole").digests()
+
+
+def test_partitions_grow_with_the_size_of_their_results() -> None:
+    """Committing and folding moves 27 bytes an entry, and reading 1.8 a nonzero; there are at least 64 partitions."""
+    for nonzeros, n_words, topics, share in (
+        (435_000_000_000, 1_000_000, 100, 0.25),
+        (435_000_000_000, 50_000, 50, 0.25),
+        (10_000_000_000, 50_000, 50, 0.25),
+        (435_000_000_000, 1_000_000, 500, 1.2),  # 64 partitions
+    ):
+        settings = ScanSettings(max_topics=topics)
+        partitions = -(-nonzeros // settings.partition_budget(nonzeros, n_words))
+        moved = 27 * n_words * settings.basis_width * partitions
+        assert moved <= 1.05 * share * 2 * 1.8 * nonzeros
+        assert partitions >= 64
+
+
+def test_a_product_in_panels_has_the_bits_of_a_whole_one(
+    corpus_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a sample there are three passes; each is made once for each panel, and a repair needs the last folds."""
+    sampled = ScanSettings(max_topics=5, partition_nonzeros=4000, sample_share=0.5)
+    whole = scan(corpus_path, tmp_path / "whole", sampled, Execution("synchronous"))
+    n_words, width = whole.n_words, sampled.basis_width
+    before = scan_memory(n_words, sampled, plan_partitions(UNITS, 10**9), 1, 0.5)
+    monkeypatch.setattr("streaming_jsmf.moments.stages.eigenpairs.PANEL_BYTES", 4 * n_words * 4)
+    assert scan_memory(n_words, sampled, plan_partitions(UNITS, 10**9), 1, 0.5) < before
+    made = scan(corpus_path, tmp_path / "panels", sampled, Execution("threads", 2))
+    assert made.digests() == whole.digests()
+    folds = [path.name for path in (tmp_path / "panels" / "records").glob("projection-fold-*")]
+    assert len(folds) == -(-width // 4)
+    for fold in (tmp_path / "panels" / "partials").glob("projection-fold-*/*"):
+        fold.write_bytes(b"")
+    (tmp_path / "panels" / "projection" / "c" / "0" / "0").unlink()
+    again = scan(corpus_path, tmp_path / "panels", sampled, Execution("synchronous"))
+    assert again.digests() == whole.digests()
 
 
 def test_two_workers_find_an_even_number_of_partitions() -> None:

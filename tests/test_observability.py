@@ -37,6 +37,7 @@ from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.jobs.cluster import reported
 from streaming_jsmf.jobs.events import (
+    LINE_EVERY,
     Cost,
     Event,
     Iteration,
@@ -121,16 +122,25 @@ def test_iterations_are_timed_from_the_end_of_the_first(clock: FakeClock) -> Non
 
 
 def test_a_line_for_each_commit(clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
-    lines = Lines(clock)
+    lines, plain = Lines(clock, verbose=True), Lines(clock)
     with caplog.at_level(logging.INFO, "streaming_jsmf.progress"):
         lines(StageStarted("read", [6_000_000, 2_000_000, 4_000_000], frozenset({1}), "bytes"))
         clock.now += 3
         lines(PartitionCommitted("read", 0, 6_000_000, Cost(2.5, 512 * MIB)))
         lines(StageStarted("range", [10], frozenset(), part="partition"))
         lines(PartitionCommitted("range", 0, 10))
+        plain(StageStarted("read", [6_000_000, 2_000_000, 4_000_000], frozenset({1}), "bytes"))
+        clock.now += 3
+        plain(PartitionCommitted("read", 0, 6_000_000, Cost(2.5, 512 * MIB)))
+        plain(PartitionCommitted("read", 2, 4_000_000))
+        plain(StageFinished("read", 5.0))
+        plain(Iteration("step-2", LINE_EVERY, 100, {"change": 0.5}))
     assert caplog.messages == [
         "read: part 0 committed (2 of 3, 2.00M bytes/s, 00:02 left, peak 512.00 MiB)",
         "range: partition 0 committed (1 of 1)",
+        "reading the source: 2 of 3 parts, 00:02 left",
+        "reading the source: finished in 5.0 s",
+        "improving topics 2: step 25 of at most 100",
     ]
 
 
@@ -210,7 +220,7 @@ def test_the_log_of_a_scan(scheduler: str, corpus: Path, tmp_path: Path) -> None
     else:
         said = finished(command("scan", corpus, store, *SETTINGS, *options))
     after = datetime.now(UTC)
-    assert "range: partition 0 committed" in said, "people are told as well"
+    assert "summarizing the documents: 1 of" in said, "people are told as well"
     first, *events, last = parsed(log.read_text(encoding="utf-8"))
     assert (first["event"], first["command"]) == ("command_started", "scan")
     assert first["versions"] == package_versions()
@@ -262,7 +272,7 @@ def test_a_killed_job_leaves_whole_lines_and_the_next_run_appends(corpus: Path, 
     assert invoked(*arguments).code == 0
     added = log.read_text(encoding="utf-8").removeprefix(text + '{"time": "20\n')
     first, *events = parsed(added)
-    [message] = [e["text"] for e in of_kind(events, "message") if "were committed" in e["text"]]
+    [message] = [e["text"] for e in of_kind(events, "message") if "were finished" in e["text"]]
     start = of_kind(events, "stage_started")[0]
     assert (first["event"], events[-1]["event"]) == ("command_started", "command_finished")
     assert f"{kept} of {start['total']} partitions" in message
@@ -290,7 +300,17 @@ def test_standard_error_has_json_alone(corpus: Path, tmp_path: Path) -> None:
 def test_the_log_of_an_ingest_and_of_a_simulation(tmp_path: Path) -> None:
     texts = {number: f"river stone garden window {'word' * (number % 3 + 1)} forest" for number in range(40)}
     source, log = write_texts(tmp_path / "in.jsonl", texts), tmp_path / "log.jsonl"
-    options = ("--preset", "papers", "--scheduler", "threads", "--workers", "1", "--log-json", log)
+    options = (
+        "--verbose",
+        "--preset",
+        "papers",
+        "--scheduler",
+        "threads",
+        "--workers",
+        "1",
+        "--log-json",
+        log,
+    )
     said = invoked("ingest", source, tmp_path / "c", *options).err
     assert re.search(r"^read: part 0 committed \(1 of 1, \S+ bytes/s, 00:00 left, peak .*\)$", said, re.M)
     assert "partition" not in said

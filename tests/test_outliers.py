@@ -72,7 +72,7 @@ def test_outliers_are_the_documents_of_least_gain(folder: Path) -> None:
 def test_the_report_lists_them(folder: Path, invoke: Command, tmp_path: Path) -> None:
     page, shares = tmp_path / "page.html", folder / "shares.parquet"
     sj.report(folder / "model", page, shares=shares, corpus=folder / "model.corpus")
-    section = page.read_text().partition('<section id="outliers"')[2].partition("</section>")[0]
+    section = page.read_text().partition('id="outliers"')[2].partition("</section>")[0]
     found = sj.least_explained_documents(folder / "model", shares, folder / "model.corpus")
     listed = re.findall(
         r'<li><p><span class="word">(d\d+)</span> <span class="faint">gain</span> <span class="number">([\d.]+)',

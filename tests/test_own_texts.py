@@ -10,6 +10,7 @@ import random
 import re
 import shutil
 import sys
+from collections import Counter
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -556,3 +557,25 @@ def test_nothing_that_a_model_names_is_imported(
     with pytest.raises(InputError, match=says):
         transform(changed, tmp_path / "t.parquet", tmp_path / "out.parquet")
     assert not (tmp_path / "out.parquet.corpus").exists()
+
+
+def test_stems_are_shown_by_their_most_frequent_form(tmp_path: Path) -> None:
+    snowball = pytest.importorskip("snowballstemmer").stemmer("english").stemWord
+    generator = np.random.default_rng(0)
+    flights = ["flights", "flight", "delays", "delayed", "thanks", "thank"]
+    halves = [flights, ["cooking", "cooks", "meals", "meal", "cold"]]
+    texts = [" ".join(generator.choice(halves[row % 2], 8)) for row in range(300)]
+    forms: dict[str, Counter[str]] = {}
+    for word in " ".join(texts).split():
+        forms.setdefault(snowball(word), Counter())[word] += 1
+    shown = {stem: min(found, key=lambda form: (-found[form], form)) for stem, found in forms.items()}
+    options = {"stemmer": "english", "max_df": 1.0, "duplicates": "keep", "progress": False}
+    model = sj.fit(texts, tmp_path / "model", 2, ngrams=2, **options)
+    corpus = model.corpus
+    assert corpus is not None
+    vocabulary = corpus.vocabulary()
+    expected = tuple(" ".join(shown[part] for part in word.split()) for word in vocabulary.words)
+    assert vocabulary.forms == expected
+    assert any(" " in word for word in expected)
+    assert {word for words in model.topics(50)["words"] for word, _ in words} == {*expected}
+    assert model.transform(["flight delay", "cooked meals"]).to_numpy().max(axis=1).min() > 0.5

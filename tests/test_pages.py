@@ -27,7 +27,8 @@ Rows = list[dict[str, Any]]
 
 def compared(rows: Rows) -> str:
     metrics = lr_jsmf_fig3.DRAWN
-    return f"{experiment.table(rows, metrics)}\n\n{experiment.summary(rows, metrics, 'AP')}"
+    first = rows[0]["method"]
+    return f"{experiment.table(rows, metrics)}\n\n{experiment.summary(rows, metrics, first)}"
 
 
 def curves(rows: Rows) -> str:
@@ -40,7 +41,10 @@ def curves(rows: Rows) -> str:
 
 #: How the tables of each result are made of its rows.
 MAKERS: dict[str, Callable[[Rows], str]] = {
-    **dict.fromkeys(("fig3_nips", "fig3_more", "checked_rows", "palm", "items", "enn_authors"), compared),
+    **dict.fromkeys(
+        ("fig3_nips", "fig3_more", "checked_rows", "palm", "items", "enn_authors", "guards", "no_guards"),
+        compared,
+    ),
     **dict.fromkeys(
         ("stod_fig1", "stod_fig1_words", "stod_fig1_topics", "stod_fig1_large", "stod_fig1_restarts"), curves
     ),

@@ -116,7 +116,7 @@ TREE = {
     "streaming_jsmf/corpus/shown.py": "",
     "streaming_jsmf/linalg/__init__.py": "if TYPE_CHECKING:\n"
     "    from streaming_jsmf.linalg.eigen import lazy as lazy\n"
-    "    from streaming_jsmf.linalg.gram import other as other\n",
+    "    from streaming_jsmf.linalg.panels import other as other\n",
     "streaming_jsmf/linalg/eigen.py": "from numpy import linalg\nfrom streaming_jsmf.linalg import sparse\n",
     "streaming_jsmf/linalg/gram.py": "",
     "streaming_jsmf/linalg/sparse.py": "",

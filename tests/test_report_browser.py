@@ -39,7 +39,7 @@ FLAGS = (
 
 DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 
-VIEWS = ("overview", "map", "together", "words", "groups", "levels", "trust")
+VIEWS = ("overview", "map", "together", "words", "documents", "groups", "levels", "trust")
 
 
 @dataclass
@@ -127,6 +127,7 @@ def test_every_part_is_drawn_without_a_fault(open_report: Open, n_topics: int) -
         "map": "svg.map circle",
         "together": "canvas",
         "words": ".answer li",
+        "documents": "svg.map circle",
         "groups": ".line",
         "levels": ".nodes rect",
     }
@@ -135,7 +136,7 @@ def test_every_part_is_drawn_without_a_fault(open_report: Open, n_topics: int) -
         assert section.locator(drawn.get(name, "table")).count() >= 1
         assert sum(shown.page.locator(f"section#{other}").is_visible() for other in VIEWS) == 1
         shown.require_no_wider()
-    assert shown.page.locator("svg.map circle").count() == n_topics
+    assert shown.page.locator("#map svg circle").count() == n_topics
 
 
 def test_phones_and_the_dark(open_report: Open) -> None:
@@ -298,6 +299,34 @@ def test_the_map_and_the_square_are_walked_by_keys(open_report: Open) -> None:
     assert "times as often as by chance" in shown.page.locator("#together-status").inner_text()
 
 
+def test_documents_are_colored_selected_and_walked_by_keys(open_report: Open) -> None:
+    shown, scatter = open_report(20), full_contents(20).scatter
+    assert scatter is not None
+    section = shown.view("documents")
+    circles = section.locator("circle")
+    assert circles.count() == len(scatter.points)
+    circles.nth(5).hover()
+    lines = shown.page.locator(".tooltip").inner_text()
+    assert all(text in lines for text in ("d5", f"Topic {scatter.topic[5]} ", "word5 word1999", "year: 1905"))
+    colors = "circles => circles.map(circle => circle.style.getPropertyValue('--group'))"
+    found = {"word0": scatter.table.column("word0").to_pylist(), "": scatter.topic.tolist()}
+    for column, values in found.items():
+        shown.page.locator("#document-color").select_option(column)
+        pairs = {*zip(values, circles.evaluate_all(colors), strict=True)}
+        assert len(pairs) == len(set(values)), "a value has one color"
+    shown.page.locator("#document-color").select_option("year")
+    assert section.locator(".legend > span").all_inner_texts() == ["1900", "1959"]
+    assert circles.evaluate_all(colors)[7] == ""
+    section.locator('circle[tabindex="0"]').focus()
+    shown.page.keyboard.press("ArrowRight")
+    shown.page.keyboard.press("ArrowDown")
+    label = shown.page.evaluate("document.activeElement.getAttribute('aria-label')")
+    shown.page.keyboard.press("Enter")
+    topic = int(scatter.topic[int(label.partition(",")[0].removeprefix("d"))])
+    assert shown.page.locator("#topic h2").inner_text().startswith(f"Topic {topic}:")
+    assert section.locator("circle:not(.other)").count() == scatter.topic.tolist().count(topic)
+
+
 @pytest.mark.parametrize("n_topics", [20, 50])
 def test_names_and_numbers_are_legible_on_phones_too(open_report: Open, n_topics: int) -> None:
     for size in (PHONE, DESKTOP):
@@ -414,7 +443,7 @@ def test_a_notebook_shows_the_page_in_a_frame_of_its_own(open_report: Open) -> N
     inside.locator("#topic-4 th a").click()
     assert inside.locator("#topic h2").inner_text().startswith("Topic 4:")
     inside.locator('nav.parts a[href="#map"]').click()
-    assert inside.locator("svg.map circle").count() == 20
+    assert inside.locator("#map svg circle").count() == 20
     assert shown.page.evaluate("document.querySelector('iframe').contentDocument") is None
 
 
@@ -424,7 +453,7 @@ def test_print_has_all_parts(open_report: Open) -> None:
     shown.page.emulate_media(media="print")
     for name in VIEWS:
         assert shown.page.locator(f"section#{name}").is_visible()
-    assert shown.page.locator("svg.map circle").count() == 20
+    assert shown.page.locator("#map svg circle").count() == 20
     assert not shown.page.locator("nav.parts").is_visible()
 
 
@@ -515,7 +544,7 @@ class Numbered:
                     continue
                 assert (lines[0].split()[0], f" and {second} " in lines[0]) == (str(first), True)
                 share = percent(given[NUMBERS.index(first), NUMBERS.index(second)])
-                assert lines[2] == f"p(topic {second} | topic {first} in the same document) = {share}"
+                assert lines[2] == f"where topic {first} occurs, {share} of the text is of topic {second}"
             canvas.click(position=at)
             self.is_selected(first)
 

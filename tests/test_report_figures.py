@@ -11,7 +11,9 @@ import pytest
 
 from streaming_jsmf import (
     InputError,
+    document_map,
     plot_correlations,
+    plot_documents,
     plot_map,
     plot_over_time,
     plot_topics,
@@ -19,8 +21,9 @@ from streaming_jsmf import (
     shares_by,
     show,
 )
+from streaming_jsmf.documents import queries as documents
 from streaming_jsmf.interface.topic_model import TopicModel
-from streaming_jsmf.reporting.layout import times_chance
+from streaming_jsmf.reporting.layout import neighbors_kept, times_chance
 from streaming_jsmf.reporting.plots import COLORS
 from streaming_jsmf.topics.store import Model, read_model, write_model
 from tests.corpora import planted
@@ -138,6 +141,31 @@ def test_lines_are_mean_shares_with_their_errors(model: Path, shares: Path) -> N
     assert "%" in axes.get_ylabel()
     [bars] = plot_over_time(model, shares, [1], by="title").axes
     assert len(bars.patches) == 90
+
+
+def test_documents_are_near_those_with_similar_shares_and_colored_by_a_column(
+    model: Path, shares: Path
+) -> None:
+    frame = document_map(model, shares)
+    theta = documents.shares_table(model, shares)
+    assert sorted(frame["document_id"]) == sorted(theta.index)
+    theta = theta.loc[frame["document_id"]].to_numpy()
+    np.testing.assert_array_equal(frame["topic"], theta.argmax(axis=1))
+    np.testing.assert_allclose(frame["share"], theta.max(axis=1))
+    apart = np.linalg.norm(np.sqrt(theta)[:, None] - np.sqrt(theta), axis=2)
+    points = frame[["x", "y"]].to_numpy()
+    assert neighbors_kept(apart, points, 10) > 3 * 10 / len(points)
+    assert frame.equals(document_map(model, shares))
+    few = document_map(model, shares, number=7, seed=1)
+    assert len(few) == 7
+    [axes] = plot_documents(model, shares).axes
+    assert sum(len(drawn.get_offsets()) for drawn in axes.collections) == len(frame)
+    axes, bar = plot_documents(model, shares, color="year").axes
+    assert bar.get_ylabel() == "year"
+    with pytest.raises(InputError, match="year"):
+        plot_documents(model, shares, color="none")
+    with pytest.raises(InputError):
+        document_map(model, shares, number=0)
 
 
 def test_wrong_topics_and_models_are_refused(model: Path, shares: Path) -> None:

@@ -329,7 +329,7 @@ def test_unfinished_work_of_another_request_goes_with_overwrite(folder: Path) ->
     with pytest.raises(SettingsMismatchError, match=r"out\.partial holds an unfinished ingest"):
         sj.ingest(folder / "texts.jsonl", folder / "out", preset="papers")
     sj.ingest(folder / "texts.jsonl", folder / "out", preset="papers", overwrite=True)
-    assert not work.directory.exists()
+    assert not work.root.exists()
 
 
 # -- what is not replaced, deleted or left behind ---------------------------------------------------------------------

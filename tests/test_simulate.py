@@ -329,14 +329,18 @@ class TestInterruption:
         simulate_lda(tmp_path / "undisturbed", **FIVE_PARTS)
         assert file_bytes(tmp_path / "a") == file_bytes(tmp_path / "undisturbed")
         assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "undisturbed"]
-        return sorted(event.index for event in events if isinstance(event, PartitionCommitted))
+        return sorted(
+            event.index
+            for event in events
+            if isinstance(event, PartitionCommitted) and event.stage == "simulate"
+        )
 
     @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
     def test_continues_from_what_is_committed(self, tmp_path, stop, error) -> None:
         kept = stop(error)
         assert len(kept) == 2
         assert sorted(int(path.name) for path in (tmp_path / "a.partial" / "simulate").iterdir()) == kept
-        (tmp_path / "a.partial" / "work" / "half").mkdir()
+        (tmp_path / "a.partial" / ".task-half").mkdir()
         assert self.finish(tmp_path) == sorted({0, 1, 2, 3, 4} - {*kept})
 
     @pytest.mark.parametrize(

@@ -23,14 +23,16 @@ from streaming_jsmf.inference.stod import (
 )
 from streaming_jsmf.inference.stod_recovery import (
     MIXING_STEPS,
+    Components,
     Recovered,
     best_multiple,
+    decompose,
     listing_scores,
     mix,
     noise_of,
     recover,
+    refine,
 )
-from streaming_jsmf.inference.tensor_power import Components, decompose, refine
 from streaming_jsmf.inference.words import prominent_words
 from streaming_jsmf.linalg.document_tensor import BasisMoments
 from streaming_jsmf.linalg.tensor import cube

@@ -105,7 +105,9 @@ def test_the_shares_are_those_of_the_same_matrix(
 ) -> None:
     made = made_by(model, corpus, tmp_path / name)
     np.testing.assert_array_equal(shares_of(tmp_path / name), expected(drawn).astype(np.float32))
-    assert made.columns == ("document_id", "year", "title")
+    assert made.columns == ("document_id", "year", "title", "known_tokens")
+    known = np.concatenate([np.asarray(table.column(0)) for table in made.tables(["known_tokens"])])
+    np.testing.assert_array_equal(known, drawn.counts.sum(axis=1))
     assert (made.about.totals.documents, made.about.totals.without_known_words) == (90, 1)
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
@@ -115,14 +117,14 @@ def test_readers_of_parquet_and_zarr_need_nothing_of_ours(corpus: Path, model: P
         made_by(model, corpus, tmp_path / name)
     one = pq.read_table(tmp_path / "one.parquet")
     assert one.equals(pq.read_table(tmp_path / "many"))
-    assert one.schema.names == ["document_id", "year", "title", "topic_shares"]
+    assert one.schema.names == ["document_id", "year", "title", "known_tokens", "topic_shares"]
     assert one.schema.field("topic_shares").type == pa.list_(pa.float32())
     assert one.column("document_id").to_pylist() == [f"d{row}" for row in range(90)]
     assert one.column("year").to_pylist()[4:7] == [1991, None, 1990]
     data = xr.open_zarr(str(tmp_path / "s.zarr"), consolidated=False)
     assert data["topic_shares"].dims == ("document", "topic")
     assert data["topic_shares"].attrs["symbol"] == "theta"
-    assert set(data.coords) == {"document_id", "year", "title", "topic"}
+    assert set(data.coords) == {"document_id", "year", "title", "known_tokens", "topic"}
     assert data["document_id"].values[3] == "d3"
     assert np.isnan(data["year"].values[5])
     assert data["title"].values[8] == "title 8"
@@ -162,7 +164,15 @@ def test_columns_that_would_leave_the_group_are_left_out_of_zarr(
     made_by(model, tmp_path / "other", tmp_path / "s.zarr")
     data = xr.open_zarr(str(tmp_path / "s.zarr"), consolidated=False)
     assert data["a b"].values[3] == 3
-    assert {*data.variables} == {"topic_shares", "topic", "document_id", "year", "title", "a b"}
+    assert {*data.variables} == {
+        "topic_shares",
+        "topic",
+        "document_id",
+        "known_tokens",
+        "year",
+        "title",
+        "a b",
+    }
     assert caplog.text.count("the column is left out of Zarr") == len(names)
     assert {path.name for path in tmp_path.iterdir()} == {"other", "s.zarr"}
 
@@ -310,7 +320,7 @@ def test_csv_has_a_column_for_each_shown_topic(
     assert (made.code, made.out) == (0, f"shares: {out} (30 documents, 1 without known words, 4 topics)\n")
     assert "'tags' is list" in made.err
     found, theta = pd.read_csv(out), expected(drawn)[:30]
-    assert list(found) == ["document_id", "year", "title", "0", "3: prices"]
+    assert list(found) == ["document_id", "year", "title", "known_tokens", "0", "3: prices"]
     assert found["title"].tolist()[:2] == ["'=2+3", 'a "b",\r\nc']
     assert found["title"].isna().sum() == 1
     np.testing.assert_allclose(found["0"], theta[:, 0] + theta[:, 2], rtol=1e-6)
@@ -427,6 +437,6 @@ def test_the_verb(corpus: Path, model: Path, tmp_path: Path, invoke: Command) ->
     out = tmp_path / "s.parquet"
     made = invoke("transform", model, corpus, out, "--top", 3, "--workers", 1)
     assert (made.code, made.out) == (0, f"shares: {out} (90 documents, 1 without known words, 4 topics)\n")
-    assert "transform: finished" in made.err
+    assert "computing topic shares: finished" in made.err
     about = open_shares(out).about
     assert about.top == 3

@@ -17,8 +17,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from streaming_jsmf import StodSettings
 from streaming_jsmf.inference.stod import Whitening, core_moments, whitened_tensor
-from streaming_jsmf.inference.stod_recovery import Recovered, recover
-from streaming_jsmf.inference.tensor_power import Components, decompose
+from streaming_jsmf.inference.stod_recovery import Components, Recovered, decompose, recover
 from streaming_jsmf.linalg.document_tensor import (
     FEWEST_TOKENS,
     WeightedShares,

@@ -28,13 +28,16 @@ STANDARD_ERROR = "-"
 
 
 @contextmanager
-def observed(log_json: str | None, *, quiet: bool = False, lines: bool = True) -> Iterator[Listener]:
+def observed(
+    log_json: str | None, *, quiet: bool = False, verbose: bool = False, lines: bool = True
+) -> Iterator[Listener]:
     """Yield the listener for the verb that runs in the block; raises ``LogError`` if the log cannot be written.
 
     Parameters
     ----------
     log_json : File for JSON lines, or ``-`` for standard error, to which nothing else is then written. None: no log.
     quiet : Print only warnings and errors to standard error; the JSON log contains everything.
+    verbose : Name stages, parts, rates and memory.
     lines : Without a terminal, print a line for each commit.
     """
     listeners: list[Any] = []
@@ -44,7 +47,7 @@ def observed(log_json: str | None, *, quiet: bool = False, lines: bool = True) -
                 stack.callback(handler.setLevel, handler.level)
                 handler.setLevel(logging.WARNING)
         elif log_json != STANDARD_ERROR and (lines or sys.stderr.isatty()):
-            listeners.append(progress_listener())
+            listeners.append(progress_listener(verbose=verbose))
             stack.callback(listeners[-1].close)
         if log_json is not None:
             listeners.append(stack.enter_context(_logged(log_json)))

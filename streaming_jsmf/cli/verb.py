@@ -96,8 +96,9 @@ class Verb(click.Command):
         from streaming_jsmf.cli.observation import observed, repeated
 
         log, quiet = given.pop("log_json", None), given.pop("quiet", False)
+        verbose = given.pop("verbose", False)
         with repeated():
-            with observed(log, quiet=quiet, lines=self.lines) as listener:
+            with observed(log, quiet=quiet, verbose=verbose, lines=self.lines) as listener:
                 shown = function(listener=listener, **given)
             _print(shown, as_json)
 
@@ -272,6 +273,7 @@ def csv_options(help: str = "Print CSV instead of a table.", **settings: Any) ->
 
 log_option = together(
     option("--quiet", group=EXECUTION, is_flag=True, help="Print only the result, warnings and errors."),
+    option("--verbose", group=EXECUTION, is_flag=True, rare=True, help="Print stages, rates and memory."),
     option("--log-json", group=EXECUTION, default=None, metavar="FILE",
            help="Append each event to FILE as one line of JSON; - writes to standard error.  [default: none]"),
 )  # fmt: skip

@@ -27,6 +27,10 @@ LARGEST_SAMPLE = 0.5
 #: Bounds of the default partition size, in nonzeros.
 SMALLEST_PARTITION, LARGEST_PARTITION, DEFAULT_PARTITIONS = 8_000_000, 64_000_000, 64
 
+#: The largest partition has as many nonzeros for each entry of its result, N x m, if that is more: committing and
+#: folding it moves 27 bytes for each entry, at most a quarter of what two passes read (1.8 to 2.4 bytes a nonzero).
+NONZEROS_PER_ENTRY = 32
+
 #: Nonzeros of a partition for each word: the cost of merging and committing a partition grows with the number of words,
 #: and must stay small relative to that of its nonzeros.
 NONZEROS_PER_WORD = 200
@@ -72,7 +76,9 @@ class ScanSettings(Settings):
     range_finder: RangeFinder = _setting("sample", flags=("--range",))
     document_weights: DocumentWeights = _setting("capped")
     partition_nonzeros: int | None = _setting(
-        None, absent="the larger of total / 64 and 200 per word, between 8 M and 64 M", ge=1
+        None,
+        absent="the larger of total / 64 and 200 per word, between 8 M and 64 M (64 per word and topic if more)",
+        ge=1,
     )
     seed: int = seed_setting()
     partition_by: str | None = _setting(None, absent="none", metavar="COLUMN")
@@ -114,7 +120,8 @@ class ScanSettings(Settings):
         if self.partition_nonzeros is not None:
             return self.partition_nonzeros
         wanted = max(nonzeros // DEFAULT_PARTITIONS, NONZEROS_PER_WORD * n_words, SMALLEST_PARTITION)
-        most = min(wanted, LARGEST_PARTITION)
+        width = self.basis_width if self.range_finder == "sample" else self.sketch_width
+        most = min(wanted, max(LARGEST_PARTITION, NONZEROS_PER_ENTRY * n_words * width))
         count = -(-nonzeros // most)
         # With three or five partitions, one of two workers would idle for the last third or fifth of the time.
         return most if count == 1 or count % 2 == 0 else -(-nonzeros // (count + 1))

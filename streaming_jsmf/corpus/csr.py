@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -37,8 +38,10 @@ def iter_blocks(units: Iterable[WorkUnit], n_words: int) -> Iterator[csr_array[A
 
     Opens each shard once for units that follow each other. Errors as in ``read_block``.
     """
-    for (path, sha256, state), together in groupby(units, lambda unit: (unit.path, unit.sha256, unit.state)):
-        with open_parquet(path, path, sha256=sha256, known=state) as file:
+    for (path, sha256, state, hashed), together in groupby(
+        units, attrgetter("path", "sha256", "state", "hashed")
+    ):
+        with open_parquet(path, path, sha256=sha256, known=state if hashed else None) as file:
             for unit in together:
                 yield _block(file, unit, n_words)
 

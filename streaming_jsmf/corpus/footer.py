@@ -94,7 +94,7 @@ def open_parquet(
 ) -> Iterator[Any]:
     """Open a ``pyarrow.parquet.ParquetFile`` with verified page checksums; errors as ``reading``.
 
-    A file of another ``sha256`` is refused; in the state ``known`` it has been compared before.
+    A file of another ``sha256`` is refused; in the state ``known`` it has been compared before (``ShardCheck``).
     """
     # Reading ahead would move 50 MB for a row group of kilobytes.
     with open_shard(path, name, advice, cache_type="none") as shard:
@@ -214,6 +214,29 @@ def hash_of_shard(
         if path not in _hashes or _hashes[path][0] != state:
             _hashes[path] = (state, compute(path))
         return _hashes[path][1]
+
+
+@dataclass(frozen=True)
+class ShardCheck:
+    """The comparison of a shard with its hash, which holds for all processes while the shard is in this ``state``."""
+
+    path: str
+    sha256: str
+    state: State
+
+    def __call__(self) -> None:
+        """Read the shard once, unless this process has; raise ``StoreError`` if it differs."""
+        with open_shard(self.path, self.path) as shard:
+            compute = partial(_hash_of_source, shard.source)
+            require_hash(self.path, hash_of_shard(self.path, compute, shard.state), self.sha256)
+
+    def is_known(self) -> bool:
+        """Whether this process knows that the shard has this hash."""
+        return _hashes.get(self.path) == (self.state, self.sha256)
+
+    def passed(self) -> None:
+        """Note that another process has compared it."""
+        _hashes[self.path] = (self.state, self.sha256)
 
 
 def require_hash(path: object, found: str, expected: str, advice: str = RESTORE) -> None:

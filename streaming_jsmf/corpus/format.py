@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -18,6 +17,7 @@ from streaming_jsmf.corpus.manifest import (
     Json,
     Manifest,
     ShardEntry,
+    fingerprint_of,
     parse_manifest,
     token_settings,
 )
@@ -27,6 +27,7 @@ from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.storage.local import CHECK_OR_LIST
 from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.storage.paths import (
+    MARK,
     AnyPath,
     exists,
     file_names,
@@ -61,7 +62,7 @@ class Shard:
         ``footer.Footer``).
     bytes : File size.
     sha256 : Hex hash of the file.
-    state : ``state_of`` the file when it was hashed; None if it was not hashed, because a manifest has the hash.
+    state : ``state_of`` the file when the corpus was opened.
     """
 
     name: str
@@ -119,8 +120,7 @@ class Corpus:
     @property
     def fingerprint(self) -> str:
         """Hex SHA-256 of the hashes of the vocabulary and the shards, sorted by name; independent of the path."""
-        hashes = [self.vocabulary_sha256, *(shard.sha256 for shard in self.shards)]
-        return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
+        return fingerprint_of(self.vocabulary_sha256, self.shards)
 
     def shard_path(self, shard: Shard) -> str:
         return join(self.root, shard.name)
@@ -162,6 +162,8 @@ def open_corpus(path: AnyPath | Corpus, vocabulary: AnyPath | None = None) -> Co
         raise InputError(f"{root} is a file, not a corpus; {_how_to_ingest(root)}")
     require_no_store(root)
     if not exists(join(root, MANIFEST_NAME)):
+        if is_url(root) and exists(join(root, MARK)):
+            raise StoreError(f"{root}: the corpus is not finished; run the command that makes it again")
         return _open_in_place(root, None if vocabulary is None else normalize(vocabulary))
     if vocabulary is not None:
         raise InputError(
@@ -227,8 +229,8 @@ def _open_committed(root: str, manifest: Manifest) -> Corpus:
         raise StoreError(f"{vocabulary_path} is missing; restore it or build the corpus again")
     footers = in_threads(lambda entry: _checked_footer(root, entry, n_words), entries)
     shards = tuple(
-        Shard(entry.name, entry.rows, entry.nonzeros, entry.bytes, entry.sha256, footer.row_groups)
-        for entry, footer in zip(entries, footers, strict=True)
+        Shard(entry.name, entry.rows, entry.nonzeros, entry.bytes, entry.sha256, own.row_groups, own.state)
+        for entry, own in zip(entries, footers, strict=True)
     )
     return Corpus(
         root, shards, n_words, manifest.vocabulary.sha256, vocabulary_path, token_settings(manifest.settings)

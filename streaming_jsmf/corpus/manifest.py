@@ -5,8 +5,9 @@ Unknown keys and versions are refused, because ignoring a key could change the m
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
@@ -76,6 +77,17 @@ class Manifest(Strict):
     source: dict[str, Json] = Field(default_factory=dict)
     settings: dict[str, Json] = Field(default_factory=dict)
     request: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hex SHA-256 of the hashes of the vocabulary and the shards, sorted by name; independent of the path."""
+        return fingerprint_of(self.vocabulary.sha256, self.shards)
+
+
+def fingerprint_of(vocabulary_sha256: str, shards: Iterable[Any]) -> str:
+    """Return the hex SHA-256 of the hashes of the vocabulary and the shards, sorted by name."""
+    hashes = [vocabulary_sha256, *(shard.sha256 for shard in sorted(shards, key=lambda shard: shard.name))]
+    return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
 
 #: Key of the phrases in the settings, one per line.

@@ -17,7 +17,7 @@ BATCH_NONZEROS = 1_000_000
 ID_COLUMNS = ("document_id", "doc_id")
 
 #: Columns of corpora and of topic shares that are not metadata.
-OWN_COLUMNS = ("ids", "counts", "document_id", "topics", "topic_shares", "topic")
+OWN_COLUMNS = ("ids", "counts", "document_id", "known_tokens", "topics", "topic_shares", "topic")
 
 Counts = NDArray[np.int32] | NDArray[np.float32]
 LARGEST_COUNT = int(np.iinfo(np.int32).max)

@@ -6,11 +6,9 @@ tasks are then linked or copied into one corpus.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
@@ -22,21 +20,21 @@ from streaming_jsmf.config import EXCERPT
 from streaming_jsmf.corpus.format import DOCUMENTS
 from streaming_jsmf.corpus.manifest import ShardEntry, as_number
 from streaming_jsmf.corpus.records import BATCH_NONZEROS, OWN_COLUMNS, Documents
-from streaming_jsmf.corpus.vocabulary import WordCounts
-from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.jobs.checkpoints import FILES, Record
+from streaming_jsmf.corpus.totals import ranges_of_ids, sum_files, totals_of
+from streaming_jsmf.corpus.vocabulary import WordCounts, used_counts
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.jobs.checkpoints import Record
+from streaming_jsmf.jobs.execution import Executor
+from streaming_jsmf.jobs.workspace import TaskFiles, Workspace
 from streaming_jsmf.linalg.csr import count_columns
-from streaming_jsmf.storage.paths import empty_directory, file_hashes, make_directory, remove_trees, sha256_of
+from streaming_jsmf.storage.paths import StorePath, make_directory, sha256_of
 from streaming_jsmf.storage.replace import put_files
-from streaming_jsmf.storage.tables import read_table, write_table
+from streaming_jsmf.storage.tables import write_ranges
 
 TOKENS_PER_SHARD = 20_000_000
 
-#: Directory of a workspace with the files that tasks are writing.
-WORK = "work"
-
 #: Layout of a workspace, one of its arguments: unfinished work with another layout is refused.
-LAYOUT = 5
+LAYOUT = {"layout": 6}
 
 _COUNTS = "counts.arrow"
 
@@ -117,6 +115,11 @@ class ShardWriter:
         """End the last shard; return all of them, named relative to the directory."""
         self._close_shard()
         return tuple(self._shards)
+
+    @property
+    def finished(self) -> Sequence[ShardEntry]:
+        """The shards that are complete."""
+        return self._shards
 
     def abort(self) -> None:
         """Close the current file. May be called repeatedly, and after ``close``."""
@@ -221,87 +224,58 @@ def _table(pieces: list[Documents], schema: Any) -> Any:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def task_directory(root: Path, step: str, index: int) -> Path:
-    return root / step / f"{index:05d}"
-
-
-def clear_attempts(root: Path) -> None:
-    """Remove what tasks of an interrupted run were writing."""
-    empty_directory(root / WORK)
-
-
-@contextmanager
-def attempt(root: Path, step: str, index: int) -> Iterator[Path]:
-    """Yield an empty directory, whose files are moved to that of the task if the block succeeds.
-
-    A task may run twice, also at the same time: both runs move the same bytes to the same places. Raises ``StoreError``
-    if the workspace was removed in the meantime; a worker that outlives its job must not create it again.
-    """
-    try:
-        made = Path(mkdtemp(prefix=f"{step}-{index:05d}-", dir=root / WORK))
-    except FileNotFoundError as error:
-        raise StoreError(f"{root} was removed while documents were written to it") from error
-    try:
-        yield made
-        place = task_directory(root, step, index)
-        make_directory(place)
-        for path in made.iterdir():
-            path.replace(place / path.name)
-    finally:
-        remove_trees(made)
+def task_directory(step: str, index: int) -> str:
+    """The directory of the files of a task, relative to the workspace."""
+    return f"{step}/{index:05d}"
 
 
 def write_task_shards(
-    root: Path, step: str, index: int, n_words: int, limits: ShardLimits, fill: Callable[[ShardWriter], None]
+    root: StorePath,
+    step: str,
+    index: int,
+    size: tuple[int, int],
+    limits: ShardLimits,
+    fill: Callable[[ShardWriter], None],
 ) -> Record:
-    """Task: write the shards that ``fill`` makes, and their counts; return the record to commit."""
-    with attempt(root, step, index) as directory:
+    """Task: write the shards that ``fill`` makes, and their counts; return the record to commit.
+
+    ``size`` has the numbers of words and of ranges of ``total_counts``.
+    """
+    files, (n_words, n_ranges) = TaskFiles(root, task_directory(step, index)), size
+    with files.local() as directory:
         writer = ShardWriter(directory, n_words, limits)
         try:
             fill(writer)
             shards = writer.close()
         finally:
             writer.abort()
-        used = np.flatnonzero(writer.document_frequency)
-        counts = {"document_frequency": writer.document_frequency, "term_count": writer.term_count}
-        write_table(
-            directory / _COUNTS, pa.table({"id": used, **{name: each[used] for name, each in counts.items()}})
-        )
-    return shards_record(root, step, index, shards)
-
-
-def shards_record(root: Path, step: str, index: int, shards: Sequence[ShardEntry]) -> Record:
-    """Return the record of a task: its shards, and the hashes of all its files."""
-    directory = task_directory(root, step, index)
-    known = {directory / shard.name: shard.sha256 for shard in shards}
-    files = file_hashes(root, sorted(directory.iterdir()), known=known)
-    return {"shards": [shard.model_dump(mode="json") for shard in shards], FILES: files}
+        counts = used_counts(writer.document_frequency, writer.term_count)
+        ranges = ranges_of_ids(np.asarray(counts.column("id")), n_words, n_ranges)
+        write_ranges(directory / _COUNTS, counts, ranges, n_ranges)
+    return {"shards": [shard.model_dump(mode="json") for shard in shards], **files.record()}
 
 
 def shards_of(record: Record) -> list[ShardEntry]:
     return [ShardEntry.model_validate(shard) for shard in record["shards"]]
 
 
-def total_counts(root: Path, step: str, n_tasks: int, words: pa.Array) -> WordCounts:
-    """Sum the counts of the words over all tasks, in their order."""
-    totals = WordCounts(words, np.zeros(len(words), np.int64), np.zeros(len(words)))
-    for index in range(n_tasks):
-        counts = read_table(task_directory(root, step, index) / _COUNTS)
-        ids = np.asarray(counts.column("id"))
-        totals.document_frequency[ids] += np.asarray(counts.column("document_frequency"))
-        totals.term_count[ids] += np.asarray(counts.column("term_count"))
-    return totals
+def total_counts(
+    work: Workspace, executor: Executor, step: str, n_tasks: int, words: pa.Array, n_ranges: int
+) -> WordCounts:
+    """Step: sum the counts of the words over the shards of all tasks."""
+    files = [f"{task_directory(step, index)}/{_COUNTS}" for index in range(n_tasks)]
+    return totals_of(sum_files(work, executor, f"{step}_totals", files, "id", n_ranges), words)
 
 
-def link_shards(root: Path, step: str, records: Sequence[Record], corpus: Path) -> list[ShardEntry]:
+def link_shards(root: StorePath, step: str, records: Sequence[Record], corpus: StorePath) -> list[ShardEntry]:
     """Put the shards of all tasks, numbered consecutively, into the directory of a corpus."""
     documents = corpus / DOCUMENTS
     make_directory(documents)
-    pairs, entries = list[tuple[Path, Path]](), list[ShardEntry]()
+    pairs, entries = list[tuple[StorePath, StorePath]](), list[ShardEntry]()
     for index, record in enumerate(records):
         for shard in shards_of(record):
             name = f"part-{len(entries):05d}.parquet"
-            pairs.append((task_directory(root, step, index) / shard.name, documents / name))
+            pairs.append((root / task_directory(step, index) / shard.name, documents / name))
             entries.append(shard.model_copy(update={"name": name}))
     put_files(pairs)
     return entries

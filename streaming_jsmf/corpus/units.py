@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from streaming_jsmf.corpus.footer import State, open_parquet
+from streaming_jsmf.corpus.footer import ShardCheck, State, open_parquet
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.run import Part
@@ -28,7 +28,8 @@ class WorkUnit:
     content : sha256 of the shard hash, the row group number and the selection; independent of the file name.
     only : Documents to keep; None for all.
     sha256 : Hash of the shard, verified when it is read; None if unknown.
-    state : State of the shard in which it had this hash when the corpus was opened; None if it was not hashed then.
+    state : State of the shard when the corpus was opened; None if its file system has none.
+    hashed : Whether the shard is known to have this hash in this state; otherwise a process that reads it compares it.
     """
 
     path: str
@@ -39,6 +40,15 @@ class WorkUnit:
     only: LabelFilter | None = None
     sha256: str | None = None
     state: State = None
+    hashed: bool = False
+
+    @property
+    def check(self) -> ShardCheck | None:
+        """The comparison of the hash, which need not be repeated in this state; None if it is known or impossible."""
+        if self.hashed or self.sha256 is None or self.state is None:
+            return None
+        check = ShardCheck(self.path, self.sha256, self.state)
+        return None if check.is_known() else check
 
 
 @dataclass(frozen=True)
@@ -107,6 +117,7 @@ def list_units(corpus: Corpus) -> tuple[WorkUnit, ...]:
             hashlib.sha256(f"{shard.sha256}:{number}".encode()).hexdigest(),
             sha256=shard.sha256,
             state=shard.state,
+            hashed=ShardCheck(corpus.shard_path(shard), shard.sha256, shard.state).is_known(),
         )
         for shard in corpus.shards
         for number, group in enumerate(shard.row_groups)
@@ -236,4 +247,13 @@ def distinct(contents: Sequence[str]) -> tuple[str, ...]:
 def partition_part(key: str, partition: Partition) -> Part:
     """Convert a partition to a part of a tree reduction, with its size and content as metadata."""
     described = {"nonzeros": partition.nonzeros, "rows": partition.rows, "content": partition.content}
-    return Part(key, partition.nonzeros, partition, described)
+    return checked(Part(key, partition.nonzeros, partition, described))
+
+
+def checked(part: Part) -> Part:
+    """A part whose shards are hashed once in the job, before they are read, if its source is a partition."""
+    if not isinstance(part.source, Partition):
+        return part
+    checks = {check: None for unit in part.source.units if (check := unit.check)}
+    units = tuple(replace(unit, hashed=unit.hashed or unit.state is not None) for unit in part.source.units)
+    return replace(part, source=replace(part.source, units=units), checks=tuple(checks))

@@ -122,12 +122,14 @@ class Vocabulary:
     document_frequency : (N,) int64; number of documents with the word.
     term_count : (N,) float64; tokens of the word.
     tf_idf : (N,) float64; see ``WordCounts.tf_idf``.
+    forms : N strings that are shown for words that are stems: the most frequent forms; None without a stemmer.
     """
 
     words: tuple[str, ...]
     document_frequency: NDArray[np.int64]
     term_count: NDArray[np.float64]
     tf_idf: NDArray[np.float64]
+    forms: tuple[str, ...] | None = None
 
     @property
     def counted(self) -> bool:
@@ -135,7 +137,7 @@ class Vocabulary:
         return bool((self.document_frequency >= 0).all())
 
 
-def write_vocabulary(counts: WordCounts, n_documents: int, path: Path) -> None:
+def write_vocabulary(counts: WordCounts, n_documents: int, path: Path, forms: Any = None) -> None:
     """Write ``vocabulary.parquet``, one row per word; the same counts over M documents give the same bytes."""
     table = pa.table(
         {
@@ -145,6 +147,8 @@ def write_vocabulary(counts: WordCounts, n_documents: int, path: Path) -> None:
             "tf_idf": pa.array(counts.tf_idf(n_documents), pa.float64()),
         }
     )
+    if forms is not None:
+        table = table.append_column("form", forms)
     pq.write_table(table, path, compression="zstd", use_dictionary=False, write_page_checksum=True)
 
 
@@ -225,4 +229,5 @@ def _from_parquet(data: bytes, path: str) -> Vocabulary:
         numbers("document_frequency", blank.document_frequency),
         numbers("term_count", blank.term_count),
         numbers("tf_idf", blank.tf_idf),
+        tuple(map(str, table.column("form").to_pylist())) if "form" in table.column_names else None,
     )

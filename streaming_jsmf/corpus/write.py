@@ -8,12 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from scipy.sparse import csr_array
+from upath import UPath
 
 from streaming_jsmf.corpus.format import (
     DOCUMENTS,
@@ -49,13 +51,14 @@ from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import (
     AnyPath,
     StorePath,
-    is_url,
+    is_free,
     normalize,
+    remove_trees,
     sha256_of,
     store_path,
     write_bytes,
 )
-from streaming_jsmf.storage.replace import new_directory, put_in_place
+from streaming_jsmf.storage.replace import file_written, new_directory, put_files, put_in_place, store_written
 from streaming_jsmf.storage.results import Found, Wanted
 
 _ADVICE = "remove it, or choose another path"
@@ -80,26 +83,36 @@ class CorpusWriter:
     """Write documents, in the given order, as shards, vocabulary and manifest. Makes one pass.
 
     Files are written to a sibling directory; ``commit`` writes the manifest last and renames the directory to the
-    target, unless the same corpus is there already. Leaving the ``with`` block without a commit removes the directory,
-    and the next writer of the target removes one that a killed process has left. The same documents give the same
-    bytes, however they are batched. Memory: one row group, one batch, and two arrays of length N.
+    target, unless the same corpus is there already. For a URL each finished shard is uploaded to a sibling prefix, and
+    ``commit`` copies them. Leaving the ``with`` block without a commit removes what was written, and the next
+    writer of the target removes what a killed process has left. The same documents give the same bytes, however they
+    are batched. Memory: one row group, one batch, and two arrays of length N.
 
-    ``words`` are the N words by id. Raises ``InputError`` if the target is a URL or not a corpus, or another process is
-    writing it.
+    ``words`` are the N words by id. Raises ``InputError`` if the target is not a corpus, or another process is writing
+    it.
     """
 
-    def __init__(self, target: AnyPath, words: Sequence[str], limits: ShardLimits | None = None) -> None:
+    def __init__(
+        self, target: AnyPath | UPath, words: Sequence[str], limits: ShardLimits | None = None
+    ) -> None:
         self._target = corpus_target(target)
-        if self._target.exists():
-            read_manifest(self._target)
+        if not is_free(self._target):
+            read_manifest(str(self._target))
         self._words = pa.array(words, pa.string())
         self._limits, self._held = limits or ShardLimits(), ExitStack()
+        self._uploaded = 0
 
     def __enter__(self) -> CorpusWriter:
         with ExitStack() as held:
             held.enter_context(sole_writer(self._target))
-            self._new = new_directory(self._target)
-            held.callback(shutil.rmtree, self._new, ignore_errors=True)
+            if isinstance(self._target, Path):
+                self._new = new_directory(self._target)
+                held.callback(shutil.rmtree, self._new, ignore_errors=True)
+            else:
+                self._new = Path(held.enter_context(TemporaryDirectory(prefix="streaming-jsmf-")))
+                self._uploads = self._target.with_name(f".{self._target.name}.new")
+                remove_trees(self._uploads)
+                held.callback(remove_trees, self._uploads)
             (self._new / DOCUMENTS).mkdir()
             self._shards = ShardWriter(self._new / DOCUMENTS, len(self._words), self._limits)
             self._held = held.pop_all()
@@ -114,41 +127,64 @@ class CorpusWriter:
     def write(self, documents: Documents) -> None:
         """Write checked documents; see ``ShardWriter.write``."""
         self._shards.write(documents)
+        self._upload()
+
+    def _upload(self) -> None:
+        """Move finished shards to an object store."""
+        if isinstance(self._target, Path):
+            return
+        for shard in self._shards.finished[self._uploaded :]:
+            made = self._new / DOCUMENTS / shard.name
+            put_files([(made, self._uploads / shard.name)])
+            made.unlink()
+            self._uploaded += 1
 
     def commit(self, origin: Origin | None = None) -> Corpus:
-        """Write the vocabulary and the manifest, rename the directory to the target, and open the result.
+        """Write the vocabulary and the manifest, put all files in place, and open the result.
 
         Raises ``InputError`` if no document with a word was written, or the target has another corpus.
         """
         shards = self._shards.close()
         if not sum(shard.nonzeros for shard in shards):
             raise InputError(f"{self._target} would be an empty corpus: no document with a word was written")
+        self._upload()
         counts = WordCounts(self._words, self._shards.document_frequency, self._shards.term_count)
-        finish_directory(self._new, shards, counts, origin or Origin())
-        made = open_corpus(self._new).fingerprint
-        wanted = wanted_corpus(self._target, {"contents": made})
+        manifest = finish_directory(self._new, shards, counts, origin or Origin())
+        wanted = wanted_corpus(self._target, {"contents": manifest.fingerprint})
         same = replace(
-            wanted, stored=lambda: {"contents": open_corpus(self._target).fingerprint}, advice=_ADVICE
+            wanted,
+            stored=lambda: {"contents": open_corpus(str(self._target)).fingerprint},
+            advice=_ADVICE,
         )
-        if same.find() is not Found.MADE:
+        if (found := same.find()) is not Found.MADE:
+            self._put_in_place(shards, found)
+        return open_corpus(str(self._target))
+
+    def _put_in_place(self, shards: Sequence[ShardEntry], found: Found) -> None:
+        if isinstance(self._target, Path):
             put_in_place(self._new, self._target)
-        return open_corpus(self._target)
+            return
+        with store_written(self._target, overwrite=found is not Found.NOTHING) as place:
+            put_files([(self._uploads / shard.name, place / DOCUMENTS / shard.name) for shard in shards])
+            for name in (VOCABULARY_NAME, MANIFEST_NAME):
+                put_files([(self._new / name, place / name)])
 
 
 def finish_directory(
-    directory: Path, shards: Sequence[ShardEntry], counts: WordCounts, origin: Origin
-) -> None:
-    """Write the vocabulary, then the manifest, of a directory with shards in ``documents/``.
+    directory: StorePath, shards: Sequence[ShardEntry], counts: WordCounts, origin: Origin, forms: Any = None
+) -> Manifest:
+    """Write the vocabulary, then the manifest, of a directory with shards in ``documents/``; return the manifest.
 
-    Shards are named relative to ``documents/``.
+    Shards are named relative to ``documents/``. ``forms`` are those of ``Vocabulary``.
     """
     documents, n_words = sum(shard.rows for shard in shards), len(counts.words)
-    vocabulary = directory / VOCABULARY_NAME
-    write_vocabulary(counts, documents, vocabulary)
+    with file_written(directory / VOCABULARY_NAME) as vocabulary:
+        write_vocabulary(counts, documents, vocabulary, forms)
+        sha256 = sha256_of(vocabulary)
     entries = [shard.model_copy(update={"name": f"{DOCUMENTS}/{shard.name}"}) for shard in shards]
     manifest = Manifest(
         shards=tuple(entries),
-        vocabulary=VocabularyEntry(words=n_words, sha256=sha256_of(vocabulary)),
+        vocabulary=VocabularyEntry(words=n_words, sha256=sha256),
         totals=CorpusTotals(
             documents=documents,
             words=n_words,
@@ -162,17 +198,12 @@ def finish_directory(
         request=dict(origin.request),
     )
     write_bytes(directory / MANIFEST_NAME, dump_manifest(manifest))
+    return manifest
 
 
-def corpus_target(target: AnyPath) -> Path:
-    """Return the local path of a corpus to be written; raise ``InputError`` for a URL."""
-    path = normalize(target)
-    if is_url(path):
-        raise InputError(
-            f"cannot write a corpus to {path}: a rename there is not atomic; write locally, then copy"
-        )
-    store_path(path, "a corpus")
-    return Path(path)
+def corpus_target(target: AnyPath | UPath) -> StorePath:
+    """Return the absolute path or the URL of a corpus to be written; errors as ``store_path``."""
+    return store_path(target if isinstance(target, UPath) else normalize(target), "a corpus")
 
 
 def wanted_corpus(target: StorePath, request: Mapping[str, Any], *, overwrite: bool = False) -> Wanted:
@@ -218,7 +249,7 @@ def column_words(given: Any, n_columns: int, name: str) -> list[str]:
 
 
 def write_corpus(
-    blocks: Iterable[csr_array[Any]], words: Sequence[str], path: Path, first: int = 0
+    blocks: Iterable[csr_array[Any]], words: Sequence[str], path: AnyPath | UPath, first: int = 0
 ) -> Corpus:
     """Write blocks of documents as a corpus, keeping all words and empty documents. Removes zeros in place.
 

@@ -47,7 +47,9 @@ NORMAL = 1.96
 
 
 def short_text(value: Any) -> str:
-    """A metadata value in one line, cut to ``MOST_CHARACTERS``; empty for None."""
+    """A metadata value in one line, cut to ``MOST_CHARACTERS``; empty for None. Midnight is the date alone."""
+    if isinstance(value, datetime.datetime) and value.time() == datetime.time():
+        value = value.date()
     text = "" if value is None else " ".join(str(value).split())
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}..."
 

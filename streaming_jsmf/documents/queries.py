@@ -16,7 +16,7 @@ from streaming_jsmf.config import DEFAULT_NUMBER, EXCERPT, DocumentQuery, takes
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.documents.groups import SHARE, by_group
 from streaming_jsmf.documents.model_shares import AnyShares, ModelShares, token_probabilities
-from streaming_jsmf.documents.shares import DOCUMENT_ID, SharesFile, with_result
+from streaming_jsmf.documents.shares import DOCUMENT_ID, KNOWN_TOKENS, SharesFile, with_result
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.inference.perplexity import SMOOTHING
 from streaming_jsmf.linalg.typing import Floats
@@ -140,10 +140,12 @@ def query(model: AnyModel | Model, shares: AnyShares, *, grouped: bool = False, 
 
 
 def with_columns(shares: SharesFile, wanted: Literal["all"] | Sequence[str] | None) -> SharesFile:
-    """The shares with the id, the text and the wanted columns only; without a text, the default is all columns."""
+    """The shares with the id, the text and the wanted columns only; without a text, the default is all metadata."""
     known = shares.columns
-    if wanted == "all" or (wanted is None and EXCERPT not in known):
+    if wanted == "all":
         return shares
+    if wanted is None and EXCERPT not in known:
+        wanted = [name for name in known if name != KNOWN_TOKENS]
     chosen = [*dict.fromkeys([*(name for name in (DOCUMENT_ID, EXCERPT) if name in known), *(wanted or ())])]
     if missing := [name for name in chosen if name not in known]:
         raise InputError(f"{shares.path} has no column {missing[0]!r}; it has {', '.join(known)}")

@@ -1,8 +1,8 @@
 """Topic shares of documents, written by ``transform`` and read by ``queries``.
 
-Tables have the documents in corpus order, with ``document_id``, the metadata columns, and ``topic_shares:
-list<float32>``, all K of them. If only the n largest shares were kept, they are in descending order, with
-``topics: list<int32>``. CSV, with a column for each topic, is for other programs and is not read again.
+Tables have the documents in corpus order, with ``document_id``, the metadata columns, ``known_tokens``, and
+``topic_shares: list<float32>``, all K of them. If only the n largest shares were kept, they are in descending order,
+with ``topics: list<int32>``. CSV, with a column for each topic, is for other programs and is not read again.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ logger = logging.getLogger(__name__)
 KIND, FORMAT_VERSION = "streaming_jsmf.shares", 3
 
 DOCUMENT_ID, SHARES, TOPICS = "document_id", "topic_shares", "topics"
+
+#: Column of the number of tokens of a document whose words are in the model.
+KNOWN_TOKENS = "known_tokens"
 
 #: Target number of shares and maximum number of rows of a row group.
 ROW_GROUP_SHARES, ROW_GROUP_ROWS = 2**20, 2**16

@@ -34,6 +34,7 @@ from streaming_jsmf.documents.share_files import (
 )
 from streaming_jsmf.documents.shares import (
     DOCUMENT_ID,
+    KNOWN_TOKENS,
     SHARES,
     TOPICS,
     About,
@@ -65,7 +66,7 @@ from streaming_jsmf.topics.parameters import TopicParameters
 logger = logging.getLogger(__name__)
 
 #: Incremented when the same request produces different bits.
-ALGORITHM_VERSION = 2
+ALGORITHM_VERSION = 3
 
 #: Nonzeros per partition, a few seconds of work. Does not affect the shares.
 PARTITION_NONZEROS = 4_000_000
@@ -194,7 +195,7 @@ def _schema_of(corpus: Corpus, about: About) -> Any:
     with open_parquet(path, path) as file:
         schema = file.schema_arrow
     names, ids = _metadata_columns(schema), id_column(schema.names)
-    taken = {DOCUMENT_ID, TOPICS, SHARES, TOPIC} & set(names)
+    taken = {DOCUMENT_ID, KNOWN_TOKENS, TOPICS, SHARES, TOPIC} & set(names)
     if taken:
         raise InputError(
             f"{path}: the metadata column {min(taken)!r} has the name of a result; rename it, or ingest the corpus "
@@ -202,6 +203,7 @@ def _schema_of(corpus: Corpus, about: About) -> Any:
         )
     text = ids is not None and not pa.types.is_integer(schema.field(ids).type)
     fields = [schema.field(name).with_type(without_views(schema.field(name).type)) for name in names]
+    fields.append(pa.field(KNOWN_TOKENS, pa.float32()))
     return shares_schema(about, pa.string() if text else pa.int64(), fields)
 
 
@@ -241,7 +243,8 @@ def _write_rows(file: RowGroupWriter, context: PartContext, partition: Partition
     inputs, about, totals = context.inputs, context.about, ShareTotals()
     word_topic, prior = inputs.read("word_topic"), inputs.read("prior")
     for unit, known, tokens in inputs.blocks(partition):
-        metadata = _metadata(unit, first, context.schema)
+        of_documents = pa.array(known.sum(axis=1), pa.float32())
+        metadata = _metadata(unit, first, context.schema).append_column(KNOWN_TOKENS, of_documents)
         for rows in panels(known.shape[0], about.row_group_rows):
             found = document_topics(known[rows], word_topic, prior, threads=inputs.threads)
             totals += ShareTotals(unconverged=found.unconverged)
@@ -272,7 +275,7 @@ def _metadata(unit: WorkUnit, first: int, schema: Any) -> Any:
         read = [*([id_name] if id_name else []), *names]
         table = file.read_row_group(unit.row_group, columns=read, use_threads=False)
     found = {name: without_views(table.schema.field(name).type) for name in names}
-    wanted = [name for name in schema.names if name not in (DOCUMENT_ID, TOPICS, SHARES)]
+    wanted = [name for name in schema.names if name not in (DOCUMENT_ID, KNOWN_TOKENS, TOPICS, SHARES)]
     if found != {name: schema.field(name).type for name in wanted}:
         raise InputError(
             f"{unit.path} has the metadata columns {', '.join(found) or '(none)'}, not those of the first shard "
@@ -303,8 +306,8 @@ def _log_totals(totals: ShareTotals, left_out: float) -> None:
             100 * (totals.unknown_tokens - left_out) / (totals.tokens - left_out),
         )
     if totals.without_known_words:
-        logger.info(
-            "transform: %s of %s documents have no word of the model; their shares are those of the prior",
+        logger.warning(
+            "%s of %s documents have no word of the model; their shares are those of an average document",
             f"{totals.without_known_words:,}",
             f"{totals.documents:,}",
         )

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.evaluation.inputs import Cooccurrence, Estimate, RowSketch, TopicArrays
 from streaming_jsmf.evaluation.topic_shape import topic_given_word
-from streaming_jsmf.linalg.gram import gram
-from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.linalg.panels import gram, panels
 from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Entries of the rows of a counted C that are compared at a time.

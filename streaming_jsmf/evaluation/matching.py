@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streaming_jsmf.evaluation.inputs import Estimate
-from streaming_jsmf.linalg.gram import stacked_qr
+from streaming_jsmf.linalg.panels import stacked_qr
 from streaming_jsmf.linalg.typing import Floats, Integers
 
 

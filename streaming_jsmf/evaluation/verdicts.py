@@ -14,8 +14,8 @@ from streaming_jsmf.evaluation.inputs import lookup
 from streaming_jsmf.inference.perplexity import Completion
 from streaming_jsmf.linalg.typing import Floats, Integers
 
-#: The sum of A differs from 1 only by errors of the anchors' rows, by about 0.1 on real corpora with the defaults; the
-#: words of topics do not depend on it.
+#: The sum of A differs from 1 only by errors of the anchors' rows: 1.00 to 1.05 for news, UN speeches, KOS and NIPS
+#: with 3 to 100 topics. The words of topics do not depend on it, nor do the correlations by document shares of polish.
 TRUSTED_SUM = (0.8, 1.25)
 
 #: Relative change of Y Y' in the last step of the rectification: ten times the default tolerance.
@@ -73,13 +73,10 @@ def _omitted_mass_passes(omitted: Mapping[str, float], _metrics: Mapping[str, An
 CERTIFICATES = (
     Certificate(
         "topic_topic_sum",
-        lambda total, _: TRUSTED_SUM[0] <= total <= TRUSTED_SUM[1],
-        "the estimated shares of all pairs of topics add up to {value:.2f} instead of 1: do not rely on which "
-        "topics occur together",
-        "Do the estimated shares of all pairs of topics add up to 1?",
-        "{value:.2f}",
-        f"{TRUSTED_SUM[0]:g} to {TRUSTED_SUM[1]:g}",
-        ("more {option.max_iterations}", "a higher {option.anchor_min_df}", FEWER_TOPICS),
+        lambda total, metrics: "polish" in metrics or TRUSTED_SUM[0] <= total <= TRUSTED_SUM[1],
+        "how often topics occur together is uncertain (estimated shares of all pairs add up to {value:.2f} instead "
+        "of 1)",
+        advice=("to polish the topics", "more {option.max_iterations}", FEWER_TOPICS),
     ),
     Certificate(
         "rectification.change",
@@ -205,9 +202,9 @@ def checks_of(metrics: Mapping[str, Any]) -> tuple[Check, ...]:
 
     Examples
     --------
-    >>> [check] = checks_of({"topic_topic_sum": 1.3})
+    >>> [check] = checks_of({"ritz_residual": 0.4})
     >>> check.answer, check.good, check.passed
-    ('1.30', '0.8 to 1.25', False)
+    ('error 40.0%', 'at most 25.0%', False)
     """
     return tuple(
         Check(

@@ -11,8 +11,7 @@ from math import lgamma
 import numpy as np
 
 from streaming_jsmf.evaluation.inputs import Estimate, TopicArrays
-from streaming_jsmf.linalg.gram import stacked_qr
-from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.linalg.panels import panels, stacked_qr
 from streaming_jsmf.linalg.probes import keyed_generator
 from streaming_jsmf.linalg.typing import Floats, Integers
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streaming_jsmf.linalg.gram import stacked_qr
+from streaming_jsmf.linalg.panels import stacked_qr
 from streaming_jsmf.linalg.typing import Floats
 
 #: Iterations between evaluations of the gap.

@@ -31,7 +31,7 @@ from streaming_jsmf.inference.anchors import (
     usable_groups,
 )
 from streaming_jsmf.inference.correlations import diagonal_correlations, refined_correlations
-from streaming_jsmf.linalg.gram import stacked_qr
+from streaming_jsmf.linalg.panels import stacked_qr
 from streaming_jsmf.linalg.simplex import simplex_least_squares
 from streaming_jsmf.linalg.typing import Floats, Integers
 

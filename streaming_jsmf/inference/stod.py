@@ -14,8 +14,14 @@ import numpy as np
 
 from streaming_jsmf.config import StodSettings
 from streaming_jsmf.inference.correlations import HIGHEST_SUM, LOWEST_SUM, dirichlet_prior
-from streaming_jsmf.inference.stod_recovery import Recovered, recover, shares_of
-from streaming_jsmf.inference.tensor_power import Components, decompose, refine
+from streaming_jsmf.inference.stod_recovery import (
+    Components,
+    Recovered,
+    decompose,
+    recover,
+    refine,
+    shares_of,
+)
 from streaming_jsmf.linalg.document_tensor import BasisMoments
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.tensor import cube, in_basis, symmetrised, unpacked, vector_product

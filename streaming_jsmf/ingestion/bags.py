@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import AUTO, EXCERPT
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
+from streaming_jsmf.corpus.totals import ranges_of_ids
 from streaming_jsmf.corpus.vocabulary import used_counts
 from streaming_jsmf.ingestion.columns import ColumnSummary, summarize
 from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units
@@ -34,13 +35,16 @@ from streaming_jsmf.ingestion.repeats import (
     write_keys,
 )
 from streaming_jsmf.ingestion.tokens.stop_words import Bags, count_languages, joined, parts_of, sampled
-from streaming_jsmf.jobs.checkpoints import FILES, Record
+from streaming_jsmf.ingestion.words import summed_forms, write_words
+from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
+from streaming_jsmf.jobs.workspace import TaskFiles
 from streaming_jsmf.linalg.csr import count_columns
-from streaming_jsmf.storage.paths import empty_directory, file_hashes, make_directory, remove_file
-from streaming_jsmf.storage.tables import own_file, write_table
+from streaming_jsmf.storage.paths import child_names
+from streaming_jsmf.storage.tables import opened, own_file, write_ranges, write_table
 
 _SAMPLE = 1000  # documents whose languages are counted together
+_SCATTERED = "scattered"
 _METADATA = "metadata "  # prefix that separates user columns from our own
 
 
@@ -122,7 +126,6 @@ def read_source(ingest: Ingest, executor: Executor) -> tuple[list[Piece], Conten
     groups = group_units(units)
     if n_buckets := ingest.source.n_buckets():
         ingest = replace(ingest, buckets=n_buckets)
-        make_directory(ingest.root / "scattered")
         scattered = [Group(i, i, (unit,)) for i, unit in enumerate(units)]
         contents.bad = sum(
             record["bad"] for record in ingest.run(executor, "scatter", scatter_unit, scattered)
@@ -145,35 +148,35 @@ def scatter_unit(ingest: Ingest, group: Group) -> Record:
     """Task: distribute the rows of the unit of a shuffled source to buckets."""
     [unit] = group.units
     bad = BadRecords(ingest.on_bad_record, unit, ingest.source.place)
-    target = ingest.root / "scattered" / f"{group.index:05d}.arrow"
-    remove_file(target)
-    ingest.source.scatter(unit, bad, target, ingest.buckets)
-    quarantined = target.with_suffix(".bad")
-    n_bad = save_bad(quarantined, ingest, [(unit, record) for record in bad.records])
-    return {"bad": n_bad, FILES: file_hashes(ingest.root, [target, quarantined])}
+    files, name = TaskFiles(ingest.root, _SCATTERED), f"{group.index:05d}"
+    with files.local() as directory:
+        ingest.source.scatter(unit, bad, directory / f"{name}.arrow", ingest.buckets)
+        n_bad = save_bad(directory / f"{name}.bad", ingest, [(unit, record) for record in bad.records])
+    return {"bad": n_bad, **files.record()}
 
 
 def read_group(ingest: Ingest, group: Group) -> Record:
     """Task: read the units of a group into pieces, in one pass."""
-    directory = ingest.directory(group)
-    empty_directory(directory)
+    files = TaskFiles(ingest.root, ingest.directory(group))
     contents, pieces = Contents(), list[Mapping[str, float]]()
-    batches = _batches(ingest, group, contents)
-    for first in batches:
-        with closing(PieceWriter(ingest, directory / f"{len(pieces):04d}")) as writer:
-            for unit, batch in chain([first], batches):
-                writer.add(unit, batch)
-                if writer.tokens >= max(TOKENS_PER_SHARD, ingest.tokens_per_shard):
-                    break
-            writer.finish()
-        pieces.append(writer.sizes)
-        contents.languages += writer.languages
-    files = file_hashes(ingest.root, sorted(directory.iterdir()))
-    return {"pieces": pieces, "contents": contents.to_record(), FILES: files}
+    with files.local() as directory:
+        batches = _batches(ingest, group, contents, directory)
+        for first in batches:
+            with closing(PieceWriter(ingest, directory / f"{len(pieces):04d}")) as writer:
+                for unit, batch in chain([first], batches):
+                    writer.add(unit, batch)
+                    if writer.tokens >= max(TOKENS_PER_SHARD, ingest.tokens_per_shard):
+                        break
+                writer.finish()
+            pieces.append(writer.sizes)
+            contents.languages += writer.languages
+    return {"pieces": pieces, "contents": contents.to_record(), **files.record()}
 
 
-def _batches(ingest: Ingest, group: Group, contents: Contents) -> Iterator[tuple[int, Batch]]:
-    """Yield all batches of a group by unit; adds what they have to ``contents``."""
+def _batches(
+    ingest: Ingest, group: Group, contents: Contents, directory: Path
+) -> Iterator[tuple[int, Batch]]:
+    """Yield all batches of a group by unit; adds what they have to ``contents``, and saves bad records."""
     date_format = getattr(ingest.source.options, "date_format", None)
     for number, unit in group.numbered():
         bad, n_records = BadRecords(ingest.on_bad_record, unit, ingest.source.place), 0
@@ -184,15 +187,16 @@ def _batches(ingest: Ingest, group: Group, contents: Contents) -> Iterator[tuple
         if ingest.source.refuses_documents:
             n_records += sum(record.row is not None for record in bad.records)
         contents.rows.append(n_records)
-        place = ingest.directory(group) / f"{number:06d}.bad"
+        place = directory / f"{number:06d}.bad"
         contents.bad += save_bad(place, ingest, [(unit, record) for record in bad.records])
 
 
 def _documents(ingest: Ingest, number: int, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
     """Yield the documents of a unit, or of the bucket with this number."""
     if ingest.buckets:
-        scattered = sorted((ingest.root / "scattered").glob("*.arrow"))
-        batches = ingest.source.gather(scattered, number, bad)
+        folder = ingest.root / _SCATTERED
+        names = sorted(name for name in child_names(folder) if name.endswith(".arrow"))
+        batches = ingest.source.gather([folder / name for name in names], number, bad)
     else:
         batches = ingest.source.read(unit, bad)
     return (batch for batch in batches if batch.n_documents)
@@ -206,7 +210,7 @@ class PieceWriter:
 
     def __init__(self, ingest: Ingest, stem: Path) -> None:
         n_words = ingest.n_words
-        self._stem = stem
+        self._stem, self._n_words, self._n_ranges = stem, n_words or 0, ingest.ranges
         self._open_vocabulary = n_words is None
         self._guessed = ingest.guessed_id is not None
         self._file: Any = None
@@ -218,6 +222,7 @@ class PieceWriter:
         self._term_count = np.zeros(n_words or 0, np.float64)
         self._keys: dict[str, list[NDArray[Any]]] = {"contents": [], "identities": []}
         self._sample: list[Bags] = []
+        self._forms: Any = None
         self._detects = n_words is None and AUTO in parts_of(ingest.curation.stop_words)
         self.languages = Counter[str]()
         self.documents = self.nonzeros = 0
@@ -228,6 +233,8 @@ class PieceWriter:
         codes = batch.codes if batch.dictionary is None else self._codes(batch)
         count_columns(codes, batch.counts, self._document_frequency, self._term_count)
         self._add_keys(unit, batch, codes)
+        if batch.forms is not None:
+            self._forms = summed_forms([batch.forms] if self._forms is None else [self._forms, batch.forms])
         if self._detects:
             # Fewer of later batches suffice; small ones are read whole.
             large = self.documents and batch.n_documents > _SAMPLE
@@ -251,15 +258,20 @@ class PieceWriter:
         if self._open_vocabulary:
             words = self._words.take(counts.column("id").combine_chunks())
             counts = counts.append_column("word", words).sort_by("word")
-        write_table(self._stem.with_suffix(".words"), counts)
+            write_words(self._stem.with_suffix(".words"), counts, self._n_ranges)
+        else:
+            ids = ranges_of_ids(np.asarray(counts.column("id")), self._n_words, self._n_ranges)
+            write_ranges(self._stem.with_suffix(".words"), counts, ids, self._n_ranges)
+        if self._forms is not None:
+            write_table(self._stem.with_suffix(".forms"), self._forms)
         for kind, parts in self._keys.items():
-            if parts:
-                write_keys(self._stem.with_suffix(f".{kind}"), np.concatenate(parts))
+            keys = np.concatenate([np.empty(0, KEY), *parts])
+            write_keys(self._stem.with_suffix(f".{kind}"), keys, self._n_ranges)
 
     def close(self) -> None:
-        for opened in (self._stream, self._file):
-            if opened is not None:
-                opened.close()
+        for sink in (self._stream, self._file):
+            if sink is not None:
+                sink.close()
 
     def _count_languages(self) -> None:
         if self._sample:
@@ -320,8 +332,7 @@ class PieceWriter:
 def piece_batches(ingest: Ingest, piece: Piece) -> Iterator[tuple[int, Batch]]:
     """Yield unit number and good documents of a piece, with codes over its words; ``StoreError`` if damaged."""
     path = ingest.place(piece, "bags")
-    # Not memory-mapped: pages of the whole file would count as memory of the process.
-    with own_file(path), pa.OSFile(str(path)) as file:
+    with own_file(path), opened(path) as file:
         for record in _records(file):
             codes, names = record.column("codes"), record.schema.names
             offsets = np.asarray(codes.offsets).astype(np.int64)

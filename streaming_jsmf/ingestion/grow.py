@@ -199,8 +199,9 @@ def _ingested(
     rules: dict[str, Any] = {
         key: known.manifest.settings[key] for key in _RULES if key in known.manifest.settings
     }
-    request = {**origin.request, "documents_before": grown.documents_read}
-    folder = replace(planned.folder, arguments=request)
+    before = {"documents_before": grown.documents_read}
+    request, arguments = {**origin.request, **before}, {**planned.folder.arguments, **before}
+    folder = replace(planned.folder, arguments=arguments, result=fingerprint(request))
     planned = replace(planned, curation=replace(planned.curation, **rules), folder=folder, grows=grown)
     origin, execution = replace(origin, request=request), execution.reporting_on("ingest")
     return _Known.at(Path(run_ingest(planned, origin, execution, listener, overwrite=True).root))
@@ -229,7 +230,8 @@ class _Growing:
             files = self._files(kept)
             write_table(made / FILES_NAME, files)
             origin = self._origin(int(removed.sum()), replaced, since, files)
-            finish_directory(made, shards, counts, origin)
+            forms = self.known.corpus.vocabulary().forms
+            finish_directory(made, shards, counts, origin, None if forms is None else pa.array(forms))
         return open_corpus(place)
 
     def _removed(self) -> tuple[NDArray[np.bool_], int]:

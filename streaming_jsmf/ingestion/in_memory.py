@@ -31,7 +31,8 @@ from streaming_jsmf.ingestion.readers.values import (
     is_list_of_strings,
     storable,
 )
-from streaming_jsmf.storage.paths import sha256_of
+from streaming_jsmf.storage.paths import StorePath, sha256_of
+from streaming_jsmf.storage.replace import put_files, temporary_place
 
 logger = logging.getLogger(__name__)
 
@@ -54,22 +55,25 @@ class Location:
 
 
 @contextmanager
-def located(source: Any) -> Iterator[Location]:
+def located(source: Any, near: StorePath | None = None) -> Iterator[Location]:
     """Yield where a source is; data in memory are in temporary files during the block.
 
-    They are written one batch at a time. Raises ``InputError`` if the source is not a path, texts, rows, a table or
-    cells.
+    They are written one batch at a time, next to the path or URL ``near`` if other machines have to see them. Raises
+    ``InputError`` if the source is not a path, texts, rows, a table or cells.
     """
     if isinstance(source, Location | str | PathLike):
         yield source if isinstance(source, Location) else Location(fspath(source))
         return
-    with TemporaryDirectory(prefix="streaming-jsmf-") as folder:
+    with temporary_place(near) as folder, TemporaryDirectory(prefix="streaming-jsmf-") as here:
+        local = folder if isinstance(folder, Path) else Path(here)
         if hasattr(source, "write_h5ad"):
-            _write_cells(source, Path(folder) / "cells.h5ad")
+            _write_cells(source, local / "cells.h5ad")
         else:
-            _write_tables(_batches(source), Path(folder))
-        files = sorted(Path(folder).iterdir())
-        place = files[0] if len(files) == 1 else Path(folder)
+            _write_tables(_batches(source), local)
+        files = sorted(local.iterdir())
+        if local != folder:
+            put_files([(path, folder / path.name) for path in files])
+        place = folder / files[0].name if len(files) == 1 else folder
         hashes = [sha256_of(path) for path in files]
         try:
             yield Location(str(place), hashlib.sha256("".join(hashes).encode()).hexdigest())

@@ -12,7 +12,7 @@ from streaming_jsmf.config import INGEST_SETTINGS, IngestRequest, request_of, se
 from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Dropped, as_number, losses_table
 from streaming_jsmf.corpus.records import OWN_COLUMNS, free_name
-from streaming_jsmf.corpus.shards import clear_attempts, link_shards, total_counts
+from streaming_jsmf.corpus.shards import link_shards, total_counts
 from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory, wanted_corpus
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.bags import Contents, read_source
@@ -32,10 +32,12 @@ from streaming_jsmf.ingestion.losses import (
 from streaming_jsmf.ingestion.plan import curation_fields, plan_ingest
 from streaming_jsmf.ingestion.readers.base import limits
 from streaming_jsmf.ingestion.readers.values import require_few
-from streaming_jsmf.ingestion.repeats import find_repeated_ids, save_repeats
+from streaming_jsmf.ingestion.repeats import find_repeated_ids, find_repeats
 from streaming_jsmf.ingestion.shards import REWRITE, WRITE, write_shards
 from streaming_jsmf.ingestion.words import (
     choose_words,
+    count_words,
+    full_forms,
     new_words,
     with_found_phrases,
     with_language,
@@ -46,7 +48,7 @@ from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.workspace import Publish
 from streaming_jsmf.process_limits import PROCESS_BYTES
-from streaming_jsmf.storage.paths import is_url, normalize
+from streaming_jsmf.storage.paths import StorePath, is_url, normalize
 from streaming_jsmf.storage.tables import write_table
 
 logger = logging.getLogger(__name__)
@@ -81,8 +83,9 @@ def ingest(
     otherwise. Words are chosen by their counts over all good documents; the vocabulary has the counts over the kept
     documents. In the table and the manifest, read = kept + dropped in each step, in documents and in tokens.
 
-    Memory: for each worker, one batch and the words and keys of a piece (``tokens_per_shard`` tokens); in the parent,
-    the kept words, and arrays of length N if the source has a fixed vocabulary.
+    Memory: for each worker, one batch and the words and keys of a piece (``tokens_per_shard`` tokens), or of a range of
+    all words and keys; in the parent, the kept words, ``MERGE_ROWS`` other ones, and arrays of length N if the source
+    has a fixed vocabulary. Repeated ids and documents are found and left out by the workers.
 
     Parameters
     ----------
@@ -90,9 +93,9 @@ def ingest(
         A path, URL or spec (``.toml``), as for ``streaming-jsmf ingest``; a table with a text column (pandas, polars or
         Dask ``DataFrame``, Arrow table, or any object that exports Arrow streams); texts (list, generator, series); or
         rows as mappings (list, generator, Hugging Face data set). Data in memory are first written to a temporary file,
-        one batch at a time; other columns are kept as metadata.
+        one batch at a time, next to the corpus for a running scheduler; other columns are kept as metadata.
     corpus
-        Local path of the corpus. One made with other settings or of other files is only replaced with ``overwrite``.
+        Path or URL of the corpus. One made with other settings or of other files is only replaced with ``overwrite``.
     request
         Settings, such as ``IngestRequest(read={"text": "body"})``. Its fields, those of its ``curation`` and of
         ``Execution`` are also keyword arguments, such as ``min_df=5``.
@@ -121,7 +124,7 @@ def ingest(
     request = request_of(request, options) or IngestRequest()
     execution = settings_of("execution", Execution, execution, options)
     target = corpus_target(corpus)
-    with located(source) as location:
+    with located(source, target if execution.elsewhere else None) as location:
         _require_outside(target, location.path if request.files is None else request.files)
         planned, origin = plan_ingest(location, target, request, progress=progress)
         resumable = location.sha256 is None
@@ -159,10 +162,15 @@ def run_ingest(
     return built
 
 
-def _require_outside(target: Path, source: str | Path) -> None:
+def _require_outside(target: StorePath, source: str | Path) -> None:
     """Refuse a target inside the source, which would make the corpus part of its own source."""
     root = normalize(source)
-    if not is_url(root) and Path(root).is_dir() and target.resolve().is_relative_to(Path(root).resolve()):
+    if not isinstance(target, Path):
+        inside = str(target).startswith(f"{root}/")
+    else:
+        inside = not is_url(root) and Path(root).is_dir()
+        inside = inside and target.resolve().is_relative_to(Path(root).resolve())
+    if inside:
         raise InputError(f"{target} lies inside the source {root}; choose another place for the corpus")
 
 
@@ -175,7 +183,6 @@ def ingest_memory(execution: Execution) -> int:
 def _ingest(ingest: Ingest, executor: Executor, origin: Origin, publish: Publish) -> None:
     """Run the steps: phrases, read, choose, write, commit."""
     root, target = ingest.root, ingest.folder.target
-    clear_attempts(root)
     if ingest.source.phrases is not None:
         ingest = with_found_phrases(ingest, executor)
     pieces, contents = read_source(ingest, executor)
@@ -184,15 +191,18 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, publish: Publish
             f"{target} would be an empty corpus: the source has no valid document{first_bad_record(ingest)}"
         )
     _require_many_or_short(ingest, pieces)
-    ingest, repeated = find_repeated_ids(ingest, pieces, contents.id_types, contents.id_faults)
-    ingest = _with_columns(ingest, contents, sum(piece.documents for piece in pieces))
-    counts = () if ingest.words is None else word_counts(ingest, pieces)
-    ingest = with_language(ingest, contents.languages, counts)
-    selection = choose_words(ingest, pieces)
-    n_duplicates = save_repeats(ingest, pieces, repeated)
+    ingest = find_repeated_ids(ingest, executor, pieces, contents.id_types, contents.id_faults)
+    n_documents = sum(piece.documents for piece in pieces)
+    ingest = _with_columns(ingest, contents, n_documents)
+    counted = count_words(ingest, executor, pieces)
+    ingest = with_language(
+        ingest, contents.languages, () if ingest.words is None else word_counts(ingest, counted)
+    )
+    selection = choose_words(ingest, n_documents, counted)
+    ingest, n_duplicates = find_repeats(ingest, executor)
     step, words = WRITE, selection.counts.words
     shards = write_shards(ingest, executor, pieces, words)
-    totals = total_counts(root, WRITE, len(pieces), words)
+    totals = total_counts(ingest.folder, executor, WRITE, len(pieces), words, ingest.ranges)
     used = totals.document_frequency > 0
     n_unused = int((~used).sum()) if ingest.vocabulary is None else 0
     reading = losses_of_reading(ingest, contents.bad, contents.boilerplate)
@@ -209,7 +219,7 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, publish: Publish
         **(origin.settings or {}),
         **curation_fields(ingest),
         **({PHRASES: "\n".join(phrases)} if phrases else {}),
-        **({} if ingest.grows is None else new_words(ingest, pieces)),
+        **({} if ingest.grows is None else new_words(ingest, n_documents, counted)),
         **read,
         "duplicate_documents": n_duplicates,
     }
@@ -219,7 +229,8 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, publish: Publish
         if ingest.files is not None:
             runs = _runs(ingest, pieces, shards)
             write_table(made / FILES_NAME, ingest.files.table(runs, numbered=not ingest.ids))
-        finish_directory(made, entries, totals, replace(origin, dropped=dropped, settings=settings))
+        described = replace(origin, dropped=dropped, settings=settings)
+        finish_directory(made, entries, totals, described, full_forms(ingest, pieces, totals.words))
 
 
 def _runs(ingest: Ingest, pieces: Sequence[Piece], written: Sequence[Record]) -> Iterator[tuple[str, int]]:

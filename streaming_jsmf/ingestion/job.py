@@ -4,18 +4,18 @@ zarr.json                   the arguments
 records/STEP-part-00000/    task 0 of a step is done
 scattered/00000.arrow       rows of a unit of a shuffled source, by bucket
 neighbors/00000/           counts of words and neighboring pairs of a group
-read/00000/0000.*           bags, word counts, keys and repeats of piece 0 of group 0
+read/00000/0000.*           bags, word counts and keys of piece 0 of group 0
+words/00000/                total counts of the words of a range
+identities/00000/           repeated ids of a range; contents/ has repeated documents
 write.words                 the chosen words, or new word ids indexed by old ones
 write/00000/                shards of piece 0
 rewrite.words, rewrite/     the same, without the words that no kept document has
-work/                       shards that tasks are writing
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from streaming_jsmf.config import Curation, OnBadRecord
@@ -26,6 +26,7 @@ from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.run import map_job, run_job
 from streaming_jsmf.jobs.workspace import Workspace
+from streaming_jsmf.storage.paths import StorePath
 
 #: Minimum and maximum bytes that one task reads, and the approximate number of tasks between these bounds.
 GROUP_BYTES = (16 << 20, 128 << 20)
@@ -113,6 +114,8 @@ class Ingest:
     files : The files of the source, recorded with a corpus that can grow.
     grows : The corpus that the documents are added to, if there is one.
     columns : Metadata columns of the corpus, known after the first pass.
+    ranges : Number of ranges of words and of keys, each of which one task merges.
+    repeats : Documents to leave out: number of the reason, step that has found them, and its ranges that have some.
     """
 
     source: Any
@@ -131,6 +134,8 @@ class Ingest:
     columns: tuple[Column, ...] = ()
     files: SourceFiles | None = field(default=None, repr=False)
     grows: Grown | None = None
+    ranges: int = 1
+    repeats: tuple[tuple[int, str, tuple[int, ...]], ...] = ()
 
     @property
     def guessed_id(self) -> str | None:
@@ -138,34 +143,37 @@ class Ingest:
         return None if self.source.id_was_named else self.source.id_column
 
     @property
-    def root(self) -> Path:
+    def root(self) -> StorePath:
         """The working directory."""
-        return self.folder.directory
+        return self.folder.root
 
     @property
     def keeps_any_document(self) -> bool:
         """Whether documents are kept even if all of them lack the words given, as for ``transform``."""
         return self.vocabulary is not None and not self.curation.min_distinct_words + self.curation.min_tokens
 
-    def place(self, piece: Piece, kind: str) -> Path:
-        """The file of a piece: bags, words, contents, identities or repeats."""
-        return self.directory(piece.group) / f"{piece.number:04d}.{kind}"
+    def place(self, piece: Piece, kind: str) -> StorePath:
+        """The file of a piece: bags, words, contents or identities."""
+        return self.root / self.directory(piece.group) / f"{piece.number:04d}.{kind}"
 
-    def directory(self, group: Group) -> Path:
+    def directory(self, group: Group) -> str:
         """The directory of what the first pass writes of a group."""
-        return self.root / "read" / f"{group.index:05d}"
+        return f"read/{group.index:05d}"
 
     def run(
         self,
         executor: Executor,
         step: str,
         task: Callable[[Ingest, Any], Record],
-        items: Sequence[Group] | Sequence[Piece],
+        items: Sequence[Any],
         unit: str = "bytes",
     ) -> list[Record]:
-        """Run the tasks of a step that are not committed or are damaged, one for each item; return all records."""
+        """Run the tasks of a step that are not committed or are damaged, one for each item; return all records.
+
+        Items are groups, pieces or numbers of ranges.
+        """
         context = replace(self, units=(), words=None, vocabulary=None, files=None)
-        sizes = [item.size for item in items]
+        sizes = [getattr(item, "size", 1) for item in items]
         job = map_job(task, context, sizes, self.folder.checkpoints(step), unit, items=items)
         run_job(job, executor)
         return job.records()

@@ -16,7 +16,10 @@ from streaming_jsmf.display import location
 from streaming_jsmf.errors import LAST, InputError, option
 from streaming_jsmf.ingestion.job import Ingest
 from streaming_jsmf.ingestion.readers.base import BadRecord, Unit
-from streaming_jsmf.jobs.checkpoints import Record
+from streaming_jsmf.jobs.checkpoints import FILES, Record
+from streaming_jsmf.storage.objects import in_threads
+from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.storage.replace import file_written
 from streaming_jsmf.storage.tables import read_table, write_table
 
 logger = logging.getLogger(__name__)
@@ -177,15 +180,19 @@ def first_bad_record(ingest: Ingest) -> str:
     return ""
 
 
-def write_quarantine(ingest: Ingest, corpus: Path) -> None:
+def write_quarantine(ingest: Ingest, corpus: StorePath) -> None:
     """Write all bad records, if any, in the order of units, with one file of them in memory at a time."""
     if paths := list(_saved(ingest)):
-        place = corpus / QUARANTINE_NAME
-        with pq.ParquetWriter(place, _QUARANTINE, compression="zstd") as writer:
+        with (
+            file_written(corpus / QUARANTINE_NAME) as place,
+            pq.ParquetWriter(place, _QUARANTINE, compression="zstd") as writer,
+        ):
             for path in paths:
                 writer.write_table(read_table(path))
 
 
-def _saved(ingest: Ingest) -> Iterator[Path]:
-    for pattern in ("scattered/*.bad", "read/*/*.bad", "write/*/*.bad"):
-        yield from sorted(ingest.root.glob(pattern))
+def _saved(ingest: Ingest) -> Iterator[StorePath]:
+    for step in ("scatter", "read", "write"):
+        checkpoints = ingest.folder.checkpoints(step)
+        for record in in_threads(checkpoints.read_metadata, sorted(checkpoints.parts(), key=int)):
+            yield from (ingest.root / name for name in sorted(record[FILES]) if name.endswith(".bad"))

@@ -26,9 +26,11 @@ from streaming_jsmf.corpus.footer import is_list, open_parquet
 from streaming_jsmf.corpus.format import open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, PHRASES, Json
 from streaming_jsmf.corpus.shards import LAYOUT, TOKENS_PER_SHARD
+from streaming_jsmf.corpus.totals import number_of_ranges
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, Option, StoreError, option
+from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.ingestion.columns import kind_of_type
 from streaming_jsmf.ingestion.files import SourceFiles
 from streaming_jsmf.ingestion.in_memory import Location
@@ -88,7 +90,7 @@ _WORD_RULES = (
 
 def plan_ingest(
     source: Location,
-    target: Path,
+    target: StorePath,
     request: IngestRequest,
     *,
     progress: bool = False,
@@ -137,7 +139,9 @@ def plan_ingest(
         files=files,
     )
     identity = _identity(ingest, source, spec=sha256_of(source.path) if is_spec else None)
-    ingest = replace(ingest, folder=replace(ingest.folder, arguments=identity))
+    folder = replace(ingest.folder, arguments={**identity, **LAYOUT}, result=fingerprint(identity))
+    n_ranges = number_of_ranges(sum(unit.size for unit in units))
+    ingest = replace(ingest, folder=folder, ranges=n_ranges)
     marked = {} if request.made_for is None else {"made_for": request.made_for}
     return ingest, replace(origin, settings={**opened.settings(), **marked}, request=identity)
 
@@ -298,7 +302,6 @@ def _identity(ingest: Ingest, source: Location, spec: str | None) -> dict[str, A
         return hashlib.sha256(plain.encode()).hexdigest()
 
     return {
-        "layout": LAYOUT,
         **ingest.source.settings(),
         "source": digest_of(repr(ingest.source)),
         "units": digest_of(json.dumps([asdict(unit) for unit in ingest.units])),

@@ -1,5 +1,7 @@
 """Find repeated ids and documents by 128-bit hashes, which are identical on every machine and version.
 
+Each file of keys has a batch for each range of hashes, and one task finds the repeats of a range.
+
 The hashes are not cryptographic; the probability that two of a billion documents collide is 1e-21.
 """
 
@@ -7,8 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +22,29 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.corpus.footer import is_string
+from streaming_jsmf.corpus.totals import files_of, list_files, ranges_of_hashes
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.job import Ingest, Piece
 from streaming_jsmf.ingestion.tokens.split import string_buffers
+from streaming_jsmf.jobs.checkpoints import Record
+from streaming_jsmf.jobs.execution import Executor
+from streaming_jsmf.jobs.workspace import TaskFiles
 from streaming_jsmf.linalg.compiled import compiled
-from streaming_jsmf.storage.paths import exists
-from streaming_jsmf.storage.tables import read_table, write_table
+from streaming_jsmf.storage.objects import in_threads
+from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.storage.tables import read_range, read_table, write_ranges
 
 logger = logging.getLogger(__name__)
 
-#: Keys in memory at the same time.
-BUCKET_KEYS = 1_000_000
+#: Steps, and kinds of key files.
+_IDS, _CONTENTS = "identities", "contents"
+
+#: File of the repeated documents of a range, which has a batch for each of so many groups of pieces.
+_LISTED, _GROUPS = "repeated.arrow", 64
+_REPEATS = pa.schema([("piece", pa.int64()), ("ordinal", pa.int64())])
 
 _LARGEST_ID = 2**63 - 1
 REPEATED_ID = "its document id is that of an earlier document"
-
-#: Keys of repeated documents, by piece and sorted by ordinal.
-Repeats = Mapping[int, NDArray[Any]]
 
 #: Entry of a key file: a 128-bit hash, the order among documents with equal keys, and the document: its number in the
 #: piece, its unit, and its row in the unit.
@@ -133,32 +142,33 @@ def _number_of(counts: NDArray[Any]) -> NDArray[np.uint64]:
     return _mix(counts.astype(np.float64).view(np.uint64))
 
 
-def write_keys(path: Path, keys: NDArray[Any]) -> None:
-    """Write keys, sorted by their hashes."""
-    ordered = keys[np.argsort(keys["high"], kind="stable")]
-    packed = pa.Array.from_buffers(pa.binary(KEY.itemsize), len(keys), [None, pa.py_buffer(ordered)])
-    write_table(path, pa.table({"key": packed}))
-
-
-def _keys_in(path: Path) -> NDArray[Any]:
-    """Memory-map the keys of a file."""
-    chunks = read_table(path).column("key").chunks
-    return np.frombuffer(chunks[0].buffers()[1], KEY) if chunks else np.empty(0, KEY)
+def write_keys(path: Path, keys: NDArray[Any], n_ranges: int) -> None:
+    """Write keys by range of their hashes."""
+    packed = pa.Array.from_buffers(pa.binary(KEY.itemsize), len(keys), [None, pa.py_buffer(keys)])
+    write_ranges(path, pa.table({"key": packed}), ranges_of_hashes(keys["high"], n_ranges), n_ranges)
 
 
 def find_repeated_ids(
-    ingest: Ingest, pieces: Sequence[Piece], types: Sequence[str], faults: Mapping[str, int]
-) -> tuple[Ingest, Repeats]:
-    """Return the ingest with the type of its ids, and the documents that repeat an id.
+    ingest: Ingest,
+    executor: Executor,
+    pieces: Sequence[Piece],
+    types: Sequence[str],
+    faults: Mapping[str, int],
+) -> Ingest:
+    """Step: return the ingest with the type of its ids, and where the documents that repeat an id are listed.
 
     A guessed column that cannot be the ids, or repeats, becomes metadata, and the documents are numbered; this is
     logged. Raises ``InputError`` if another column repeats an id, unless bad records are quarantined.
     """
-    name, repeats = ingest.guessed_id, find_repeats(_files(ingest, pieces, "identities"))
+    stems = [f"{ingest.directory(piece.group)}/{piece.number:04d}" for piece in pieces]
+    list_files(ingest.root, "keys", stems)
+    name = ingest.guessed_id
     if name is not None and types and ingest.grows is not None and ingest.grows.numbered:
-        return ingest, {}
+        return ingest
+    records = _repeats(ingest, executor, _IDS) if types else []
+    repeated = sum(record["repeated"] for record in records)
     if name is not None and types:
-        found = Counter(faults) or +Counter(repeated=sum(map(len, repeats.values())))
+        found = Counter(faults) or +Counter(repeated=repeated)
         for reason, number in found.most_common(1):
             values = f"{number:,} value{'s are' if number > 1 else ' is'} {reason}"
             logger.info(
@@ -166,86 +176,103 @@ def find_repeated_ids(
                 name,
                 values,
             )
-            return ingest, {}
-    if repeats and ingest.on_bad_record == "fail":
-        index, keys = next(iter(repeats.items()))
-        unit = dict(pieces[index].group.numbered())[int(keys["unit"][0])]
-        where = ingest.source.place(unit, int(keys["row"][0]))
+            return ingest
+    if repeated and ingest.on_bad_record == "fail":
+        index, _, number, row = min(record["first"] for record in records if record["repeated"])
+        unit = dict(pieces[index].group.numbered())[number]
         raise InputError(
-            f"{where}: {REPEATED_ID}; correct the record or use {option.on_bad_record('quarantine')}"
+            f"{ingest.source.place(unit, row)}: {REPEATED_ID}; correct the record or use "
+            f"{option.on_bad_record('quarantine')}"
         )
     whole = all(pa.types.is_integer(pa.type_for_alias(each)) for each in types)
-    return replace(ingest, ids=("int64" if whole else "string") if types else ""), repeats
+    ids = ("int64" if whole else "string") if types else ""
+    return replace(ingest, ids=ids, repeats=_left_out(1, _IDS, records))
 
 
-def save_repeats(ingest: Ingest, pieces: Sequence[Piece], identities: Repeats) -> int:
-    """Save which documents the tasks leave out: repeated ids, and repeated contents if these are to be dropped.
+def find_repeats(ingest: Ingest, executor: Executor) -> tuple[Ingest, int]:
+    """Step: return the ingest with where repeated documents are listed if they are to be dropped, and their number."""
+    records = _repeats(ingest, executor, _CONTENTS)
+    number = sum(record["repeated"] for record in records)
+    if ingest.curation.duplicates == "drop":
+        ingest = replace(ingest, repeats=(*ingest.repeats, *_left_out(2, _CONTENTS, records)))
+    return ingest, number
 
-    Return the number of documents that repeat the contents of another.
+
+def _left_out(
+    reason: int, step: str, records: Sequence[Record]
+) -> tuple[tuple[int, str, tuple[int, ...]], ...]:
+    numbers = tuple(number for number, record in enumerate(records) if record["repeated"])
+    return ((reason, step, numbers),) if numbers else ()
+
+
+def _repeats(ingest: Ingest, executor: Executor, step: str) -> list[Record]:
+    task = repeated_ids if step == _IDS else repeated_contents
+    if ingest.ranges == 1:  # a job would take longer
+        return [task(ingest, 0)]
+    return ingest.run(executor, step, task, range(ingest.ranges), "ranges")
+
+
+def repeated_ids(ingest: Ingest, number: int) -> Record:
+    """Task: list the documents with an id of a range but the first of each id, by the ids."""
+    return _save_repeats(ingest, _IDS, number, {}, ordered=True)
+
+
+def repeated_contents(ingest: Ingest, number: int) -> Record:
+    """Task: list the documents with contents of a range but the first of each, without those with a repeated id."""
+    listed = [read_table(_listed(ingest, step, i)) for _, step, found in ingest.repeats for i in found]
+    tables = pa.concat_tables(listed) if listed else _REPEATS.empty_table()
+    ordinals, pieces = (np.asarray(tables.column(name)) for name in ("ordinal", "piece"))
+    without = {piece: ordinals[pieces == piece] for piece in np.unique(pieces).tolist()}
+    return _save_repeats(ingest, _CONTENTS, number, without, ordered=bool(ingest.ids))
+
+
+def _save_repeats(
+    ingest: Ingest, step: str, number: int, without: Mapping[int, NDArray[Any]], *, ordered: bool
+) -> Record:
+    """List repeated documents of a range by piece, in batches of several pieces.
+
+    Memory: the keys of the range, and the ``ordinals`` of documents that are ignored, by piece.
     """
-    contents = find_repeats(_files(ingest, pieces, "contents"), identities, ordered=bool(ingest.ids))
-    dropped = contents if ingest.curation.duplicates == "drop" else {}
-    for index in {*identities, *dropped}:
-        found = [
-            (step, keys[index]["ordinal"]) for step, keys in ((1, identities), (2, dropped)) if index in keys
-        ]
-        steps = np.concatenate([np.full(len(ordinals), step, np.int8) for step, ordinals in found])
-        table = pa.table({"ordinal": np.concatenate([each for _, each in found]), "step": steps})
-        write_table(ingest.place(pieces[index], "repeats"), table)
-    return sum(map(len, contents.values()))
+    stems = files_of(ingest.root, "keys")
+    paths = [ingest.root / f"{stem}.{step}" for stem in stems]
+    bucket = dict(enumerate(in_threads(partial(_keys_in, number=number), paths)))
+    for piece, ordinals in without.items():
+        bucket[piece] = bucket[piece][~np.isin(bucket[piece]["ordinal"], ordinals)]
+    pieces, keys = _repeats_in(bucket, ordered)
+    files = TaskFiles(ingest.root, f"{step}/{number:05d}")
+    table = pa.table({"piece": pieces, "ordinal": keys["ordinal"]}, _REPEATS)
+    with files.written(_LISTED) as made:
+        write_ranges(made, table, pieces * _GROUPS // len(stems), _GROUPS)
+    columns = (pieces, *(keys[name] for name in ("ordinal", "unit", "row")))
+    first = min(zip(*(column.tolist() for column in columns), strict=True), default=None)
+    return {"repeated": len(keys), "first": first, **files.record()}
+
+
+def _listed(ingest: Ingest, step: str, number: int) -> StorePath:
+    return ingest.root / step / f"{number:05d}" / _LISTED
 
 
 def left_out(ingest: Ingest, piece: Piece) -> NDArray[np.int8]:
     """Return why each document of a piece is left out: 0 for those that stay, 1 a repeated id, 2 repeated contents."""
     steps = np.zeros(piece.documents, np.int8)
-    path = ingest.place(piece, "repeats")
-    if exists(path):
-        table = read_table(path)
-        steps[np.asarray(table.column("ordinal"))] = np.asarray(table.column("step"))
+    for reason, step, numbers in ingest.repeats:
+        n_pieces = len(files_of(ingest.root, "keys"))
+        group = partial(read_range, number=piece.index * _GROUPS // n_pieces)
+        for table in in_threads(group, [_listed(ingest, step, i) for i in numbers]):
+            found = np.asarray(table.column("ordinal"))[np.asarray(table.column("piece")) == piece.index]
+            steps[found] = reason
     return steps
 
 
-def _files(ingest: Ingest, pieces: Sequence[Piece], kind: str) -> list[Path]:
-    return [ingest.place(piece, kind) for piece in pieces]
+def _keys_in(path: StorePath, number: int) -> NDArray[Any]:
+    """Read the keys of a range."""
+    keys = read_range(path, number).column("key").combine_chunks()
+    return np.frombuffer(keys.buffers()[1] or b"", KEY)
 
 
-def find_repeats(files: Sequence[Path], without: Repeats | None = None, *, ordered: bool = True) -> Repeats:
-    """Find all documents but the first of each group of equal keys: the first by ``order``, or in the source.
-
-    Makes one pass over the keys, which are sorted by hash in every file, one range of hashes at a time. ``files`` has
-    one file per piece, some of which may be missing; documents in ``without`` are ignored.
-    """
-    present = {piece: path for piece, path in enumerate(files) if exists(path)}
-    total = sum(len(_keys_in(path)) for path in present.values())
-    found: dict[int, list[NDArray[Any]]] = {}
-    for bucket in _buckets(present, max(1, -(-total // BUCKET_KEYS))):
-        if without is not None:
-            bucket = {
-                piece: keys[~np.isin(keys["ordinal"], without[piece]["ordinal"])]
-                if piece in without
-                else keys
-                for piece, keys in bucket.items()
-            }
-        for piece, repeated in _repeats_in(bucket, ordered):
-            found.setdefault(piece, []).append(repeated)
-    joined = {piece: np.concatenate(parts) for piece, parts in sorted(found.items())}
-    return {piece: keys[np.argsort(keys["ordinal"])] for piece, keys in joined.items()}
-
-
-def _buckets(files: Mapping[int, Path], count: int) -> Iterator[dict[int, NDArray[Any]]]:
-    """Yield copies of the keys in each of ``count`` equal hash ranges; whole mapped files would fill the memory."""
-    edges = np.array([(i << 64) // count for i in range(1, count)], np.uint64)
-    cuts: dict[int, list[Any]] = {}
-    for piece, path in files.items():
-        cuts[piece] = [0, *np.searchsorted(_keys_in(path)["high"], edges).tolist(), None]
-    for i in range(count):
-        yield {
-            piece: _keys_in(path)[cuts[piece][i] : cuts[piece][i + 1]].copy() for piece, path in files.items()
-        }
-
-
-def _repeats_in(bucket: Mapping[int, NDArray[Any]], ordered: bool) -> Iterator[tuple[int, NDArray[Any]]]:
-    pieces = np.repeat(list(bucket), [len(keys) for keys in bucket.values()])
+def _repeats_in(bucket: Mapping[int, NDArray[Any]], ordered: bool) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Pieces and keys of all documents but the first of each group of equal keys: by ``order``, or in the source."""
+    pieces = np.repeat(np.array([*bucket], np.int64), [len(keys) for keys in bucket.values()])
     keys = np.concatenate([*bucket.values(), np.empty(0, KEY)])
     # Nearly all keys are distinct, and equal ones have equal first halves.
     high = np.sort(keys["high"])
@@ -257,5 +284,4 @@ def _repeats_in(bucket: Mapping[int, NDArray[Any]], ordered: bool) -> Iterator[t
     keys, pieces = keys[order], pieces[order]
     repeated = np.zeros(len(keys), bool)
     repeated[1:] = (keys["high"][1:] == keys["high"][:-1]) & (keys["low"][1:] == keys["low"][:-1])
-    for piece in np.unique(pieces[repeated]).tolist():
-        yield piece, keys[repeated & (pieces == piece)]
+    return pieces[repeated], keys[repeated]

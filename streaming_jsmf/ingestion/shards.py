@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from streaming_jsmf.ingestion.readers.records import passage_ids
 from streaming_jsmf.ingestion.repeats import REPEATED_ID, left_out
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
+from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.storage.tables import damaged, read_table, write_table
 
 #: Steps: write the shards, and write them again if some words are in no kept document.
@@ -95,7 +95,8 @@ def _write_piece(ingest: Ingest, piece: Piece, step: str) -> Record:
             save_bad(writer.directory / "repeated.bad", ingest, repeated)
 
     limits = ShardLimits(ingest.tokens_per_shard)
-    record = write_task_shards(ingest.root, step, piece.index, n_words, limits, fill)
+    size = n_words, ingest.ranges
+    record = write_task_shards(ingest.root, step, piece.index, size, limits, fill)
     return {
         **record,
         "documents": dict(zip(STEPS, documents.tolist(), strict=True)),
@@ -130,7 +131,7 @@ def _words_of(ingest: Ingest, piece: Piece) -> NDArray[Any]:
 
 
 def _codes_and_words(ingest: Ingest, piece: Piece) -> tuple[NDArray[np.int64], Any]:
-    table = read_table(ingest.place(piece, "words"))
+    table = read_table(ingest.place(piece, "words")).combine_chunks()
     return np.asarray(table.column("id")), table.column("word").combine_chunks()
 
 
@@ -152,7 +153,7 @@ def _metadata(ingest: Ingest, batch: Batch) -> dict[str, Any]:
     return {column.name: as_type(held.get(column.source, absent), column.kind) for column in ingest.columns}
 
 
-def _words_file(ingest: Ingest, step: str) -> Path:
+def _words_file(ingest: Ingest, step: str) -> StorePath:
     """File of the chosen words, or of the new id of each word of the source."""
     return ingest.root / f"{step}.words"
 

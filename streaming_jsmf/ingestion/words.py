@@ -1,4 +1,4 @@
-"""Detect the languages, find phrases, and choose the words to keep from the counts of all pieces, in bounded memory.
+"""Detect the languages, find phrases, and choose the words to keep from the summed counts of all pieces.
 
 Phrases are neighboring words with a high NPMI, which take a pass of their own before the first.
 """
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -27,10 +27,20 @@ from streaming_jsmf.corpus.curation import (
     select_words,
     with_enough_words,
 )
+from streaming_jsmf.corpus.totals import (
+    list_files,
+    merged,
+    ranges_of_hashes,
+    sum_files,
+    summed,
+    summed_range,
+    totals_of,
+)
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch
+from streaming_jsmf.ingestion.repeats import hash_values
 from streaming_jsmf.ingestion.tokens.split import TokenLists, with_ngrams
 from streaming_jsmf.ingestion.tokens.stop_words import (
     LANGUAGES,
@@ -48,13 +58,11 @@ from streaming_jsmf.ingestion.tokens.stop_words import (
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer, lack_of_spaces
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.storage.paths import empty_directory, file_hashes
-from streaming_jsmf.storage.tables import read_table, write_table
+from streaming_jsmf.jobs.workspace import TaskFiles
+from streaming_jsmf.storage.paths import StorePath, file_exists
+from streaming_jsmf.storage.tables import read_table, write_ranges, write_table
 
 logger = logging.getLogger(__name__)
-
-#: Rows of all tables in memory during a merge.
-MERGE_ROWS = 1_000_000
 
 #: Rows of counts that a task buffers before it writes them.
 TABLE_ROWS = 1_000_000
@@ -66,7 +74,7 @@ NEW_WORDS, NEW_TOKENS = "new_words", "new_tokens"
 #: Minimum document frequency of a new word, and number of them that are recorded.
 LEAST_NEW, SHOWN_NEW = 3, 20
 
-_COUNTS = ("document_frequency", "term_count")
+_FREQUENT = "frequent.words"
 
 
 def with_language(ingest: Ingest, found: Counter[str], counts: Iterable[WordCounts] = ()) -> Ingest:
@@ -93,16 +101,16 @@ def with_language(ingest: Ingest, found: Counter[str], counts: Iterable[WordCoun
     return replace(ingest, curation=replace(ingest.curation, stop_words=stop_words))
 
 
-def choose_words(ingest: Ingest, pieces: Sequence[Piece]) -> Selection:
-    """Choose the words to keep."""
-    counts, n_documents = word_counts(ingest, pieces), sum(piece.documents for piece in pieces)
+def choose_words(ingest: Ingest, n_documents: int, totals: Sequence[StorePath]) -> Selection:
+    """Choose the words to keep, from the tables of ``count_words``. Memory: the kept words, and ``MERGE_ROWS`` rows."""
+    counts = word_counts(ingest, totals)
     if ingest.vocabulary is not None:
         selection = match_words(counts, ingest.vocabulary)
     else:
         stop_words = load_stop_words(ingest.curation.stop_words)
         ngrams = ingest.source.tokenizer.ngrams > 1
         curation = with_enough_words(
-            partial(word_counts, ingest, pieces),
+            partial(word_counts, ingest, totals),
             n_documents,
             ingest.curation,
             stop_words,
@@ -121,20 +129,17 @@ def choose_words(ingest: Ingest, pieces: Sequence[Piece]) -> Selection:
     return selection
 
 
-def new_words(ingest: Ingest, pieces: Sequence[Piece]) -> dict[str, Any]:
+def new_words(ingest: Ingest, n_documents: int, totals: Sequence[StorePath]) -> dict[str, Any]:
     """Words that the rules of the curation would choose from these documents alone, and that the vocabulary lacks.
 
     Returns settings for the manifest: ``new_words``, those in most documents first, and the ``new_tokens`` of all.
     """
-    n_documents, stop_words = (
-        sum(piece.documents for piece in pieces),
-        load_stop_words(ingest.curation.stop_words),
-    )
+    stop_words = load_stop_words(ingest.curation.stop_words)
     ngrams = ingest.source.tokenizer.ngrams > 1
     # A word has to occur in several documents, however few there are.
     least = max(LEAST_NEW, least_documents(ingest.curation, n_documents))
     curation = replace(ingest.curation, min_document_frequency=least, vocabulary_size=None)
-    found = select_words(word_counts(ingest, pieces), n_documents, curation, stop_words, ngrams=ngrams).counts
+    found = select_words(word_counts(ingest, totals), n_documents, curation, stop_words, ngrams=ngrams).counts
     found = found.take(word_ids(found.words, pa.array(ingest.vocabulary, pa.string())) < 0)
     order = np.argsort(-found.document_frequency, kind="stable")[:SHOWN_NEW]
     return {
@@ -143,40 +148,44 @@ def new_words(ingest: Ingest, pieces: Sequence[Piece]) -> dict[str, Any]:
     }
 
 
-def word_counts(ingest: Ingest, pieces: Sequence[Piece]) -> Iterable[WordCounts]:
-    """Return the counts of all words over all pieces, one table at a time."""
-    tables = [ingest.place(piece, "words") for piece in pieces]
-    if ingest.words is None:
-        return found_word_counts(tables)
-    return [WordCounts.summed(pa.array(ingest.words, pa.string()), map(read_table, tables))]
+def count_words(ingest: Ingest, executor: Executor, pieces: Sequence[Piece]) -> list[StorePath]:
+    """Step: sum the counts of all words over all pieces; return a table for each range."""
+    files = [f"{ingest.directory(piece.group)}/{piece.number:04d}.words" for piece in pieces]
+    key = "word" if ingest.n_words is None else "id"
+    return sum_files(ingest.folder, executor, "words", files, key, ingest.ranges)
 
 
-def found_word_counts(tables: Sequence[Path]) -> Iterator[WordCounts]:
-    """Yield counts of words, sorted by word, in tables of about ``MERGE_ROWS`` rows.
+def word_counts(ingest: Ingest, totals: Sequence[StorePath]) -> Iterable[WordCounts]:
+    """Return the counts of all words, one table at a time, in the order of the words."""
+    return (
+        merged(totals) if ingest.words is None else [totals_of(totals, pa.array(ingest.words, pa.string()))]
+    )
 
-    Makes one pass over the sorted tables of the pieces: each result is complete for its words, up to the smallest last
-    word of the loaded rows. Counts are added in the order of the pieces.
+
+def summed_forms(tables: Sequence[Any]) -> Any:
+    """Sum counts of the forms of words (see ``TokenLists``), in order of appearance."""
+    grouped = pa.concat_tables(tables).group_by(["word", "form"], use_threads=False)
+    return grouped.aggregate([("count", "sum")]).rename_columns({"count_sum": "count"})
+
+
+def full_forms(ingest: Ingest, pieces: Sequence[Piece], words: Any) -> Any:
+    """The most frequent form of each of the stems ``words``, first in order among equals; None without a stemmer.
+
+    Words of several stems have that of each. Makes a pass over the forms of the pieces, and keeps those of the words.
     """
-    rows, starts = max(1, MERGE_ROWS // max(len(tables), 1)), [0] * len(tables)
-    # Opened again each time, because pages that were read would count as memory of the process.
-    while held := [
-        (i, table)
-        for i, path in enumerate(tables)
-        if (table := read_table(path).select(["word", *_COUNTS]).slice(starts[i], rows)).num_rows
-    ]:
-        last = min(table.column("word")[-1].as_py() for _, table in held)
-        taken = [(i, table.filter(pc.field("word") <= last)) for i, table in held]
-        for i, table in taken:
-            starts[i] += table.num_rows
-        merged = sorted_counts(pa.concat_tables([table for _, table in taken]))
-        counts = (np.asarray(merged.column(name)) for name in _COUNTS)
-        yield WordCounts(merged.column("word").combine_chunks(), *counts)
-
-
-def sorted_counts(counts: Any) -> Any:
-    """Sum a table of counts by word and sort it by word."""
-    grouped = counts.group_by("word", use_threads=False).aggregate([(name, "sum") for name in _COUNTS])
-    return grouped.rename_columns({f"{name}_sum": name for name in _COUNTS}).sort_by("word")
+    if ingest.source.tokenizer.stemmer is None:
+        return None
+    stems = pc.unique(pc.list_flatten(pc.split_pattern(words, " ")))
+    found = [pa.table({"word": stems, "form": stems, "count": pa.array(np.zeros(len(stems), np.int64))})]
+    for piece in pieces:
+        if file_exists(path := ingest.place(piece, "forms")):
+            table = read_table(path)
+            found = [summed_forms([*found, table.filter(pc.is_in(table.column("word"), value_set=stems))])]
+    order = [("count", "ascending"), ("form", "descending")]
+    form = {row["word"]: row["form"] for row in found[0].sort_by(order).to_pylist()}
+    return pa.array(
+        [" ".join(form[part] for part in word.split(" ")) for word in words.to_pylist()], pa.string()
+    )
 
 
 @dataclass(frozen=True)
@@ -201,8 +210,8 @@ def with_found_phrases(ingest: Ingest, executor: Executor) -> Ingest:
     tokens. Both words must pass the rules for single words, and the pair must occur in twice as many documents as a
     word must by ``min_document_frequency`` or ``automatic_minimum``, whichever is more.
 
-    Makes one pass over the source. Counts are exact and merged from sorted files. Memory: the words and pairs that are
-    frequent enough, and ``MERGE_ROWS`` rows.
+    Makes one pass over the source. Counts are exact, and summed by ranges of words. Memory: the words and pairs that
+    are frequent enough.
     """
     threshold = ingest.source.phrases
     assert threshold is not None
@@ -213,17 +222,17 @@ def with_found_phrases(ingest: Ingest, executor: Executor) -> Ingest:
     n_documents = sum(record["documents"] for record in records)
     automatic = replace(ingest.curation, min_document_frequency=AUTO)
     least = max(least_documents(given, n_documents) for given in (ingest.curation, automatic))
-    frequent: tuple[list[WordCounts], list[WordCounts]] = [], []
-    n_tokens = 0.0
-    for table in found_word_counts(sorted(ingest.root.glob("neighbors/*/*.words"))):
-        paired = np.asarray(pc.match_substring(table.words, " "))
-        parts = table.take(~paired), table.take(paired)
-        n_tokens += float(parts[0].term_count.sum())
-        for kept, part, few in zip(frequent, parts, (least, 2 * least), strict=True):
-            kept.append(part.take(part.document_frequency >= few))
+    list_files(ingest.root, "frequent", [name for record in records for name in sorted(record[FILES])])
+    items = [(number, least) for number in range(ingest.ranges)]
+    sums = ingest.run(executor, "frequent", frequent_words, items, "ranges")
+    n_tokens = sum(record["tokens"] for record in sums)
+    tables = [table for number, _ in items for table in merged([ingest.root / _frequent(number)])]
+    frequent = WordCounts.joined(tables)
+    frequent = frequent.take(np.asarray(pc.array_sort_indices(frequent.words)))
+    paired = np.asarray(pc.match_substring(frequent.words, " "))
     found = sum((Counter(record["languages"]) for record in records), Counter[str]())
     ingest = with_language(ingest, found)
-    words, pairs = (WordCounts.joined(tables) for tables in frequent)
+    words, pairs = frequent.take(~paired), frequent.take(paired)
     phrases = _phrases(words, pairs, n_tokens, ingest.curation, threshold)
     if phrases:
         shown = ", ".join(phrases[:_SHOWN]) + (" ..." if len(phrases) > _SHOWN else "")
@@ -234,24 +243,40 @@ def with_found_phrases(ingest: Ingest, executor: Executor) -> Ingest:
     return replace(ingest, source=source)
 
 
+def frequent_words(ingest: Ingest, item: tuple[int, int]) -> Record:
+    """Task: sum a range of words and pairs; write those in enough documents, of which pairs need twice as many."""
+    number, least = item
+    table = summed_range(ingest.root, "frequent", "word", number)
+    paired = np.asarray(pc.match_substring(table.column("word"), " "))
+    tokens = float(np.asarray(table.column("term_count"))[~paired].sum())
+    frequent = np.asarray(table.column("document_frequency")) >= np.where(paired, 2 * least, least)
+    files = TaskFiles(ingest.root, str(PurePosixPath(_frequent(number)).parent))
+    with files.written(_FREQUENT) as made:
+        write_table(made, table.filter(pa.array(frequent)))
+    return {"tokens": tokens, **files.record()}
+
+
+def _frequent(number: int) -> str:
+    return f"frequent/{number:05d}/{_FREQUENT}"
+
+
 def count_group(ingest: Ingest, group: Group) -> Record:
-    """Task: write the counts of a group of units, in tables sorted by word. Makes one pass over them."""
-    directory = ingest.root / "neighbors" / f"{group.index:05d}"
-    empty_directory(directory)
+    """Task: write the counts of a group of units, by range. Makes one pass over them."""
+    files = TaskFiles(ingest.root, f"neighbors/{group.index:05d}")
     documents, languages = 0, Counter[str]()
     held: list[Any] = []
     number = 0
-    for batch in _batches(ingest, group):
-        documents += batch.n_documents
-        languages += count_languages(sampled(batch))
-        held.append(_counts_of(batch))
-        if sum(table.num_rows for table in held) >= TABLE_ROWS:
-            _write(held, directory, number)
-            held, number = [], number + 1
-    if held:
-        _write(held, directory, number)
-    files = file_hashes(ingest.root, sorted(directory.iterdir()))
-    return {"documents": documents, "languages": dict(languages), FILES: files}
+    with files.local() as directory:
+        for batch in _batches(ingest, group):
+            documents += batch.n_documents
+            languages += count_languages(sampled(batch))
+            held.append(_counts_of(batch))
+            if sum(table.num_rows for table in held) >= TABLE_ROWS:
+                _write(ingest, held, directory, number)
+                held, number = [], number + 1
+        if held:
+            _write(ingest, held, directory, number)
+    return {"documents": documents, "languages": dict(languages), **files.record()}
 
 
 def _batches(ingest: Ingest, group: Group) -> Iterator[Batch]:
@@ -271,8 +296,14 @@ def _counts_of(batch: Batch) -> Any:
     )
 
 
-def _write(held: Sequence[Any], directory: Path, number: int) -> None:
-    write_table(directory / f"{number:04d}.words", sorted_counts(pa.concat_tables(held)))
+def _write(ingest: Ingest, held: Sequence[Any], directory: Path, number: int) -> None:
+    write_words(directory / f"{number:04d}.words", summed(pa.concat_tables(held), "word"), ingest.ranges)
+
+
+def write_words(path: Path, counts: Any, n_ranges: int) -> None:
+    """Write counts of words by range."""
+    words = counts.column("word").combine_chunks()
+    write_ranges(path, counts, ranges_of_hashes(hash_values(words)[:, 0], n_ranges), n_ranges)
 
 
 def _phrases(

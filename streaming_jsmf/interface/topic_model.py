@@ -23,6 +23,7 @@ from streaming_jsmf.documents.transform import shares_of, transform
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.interface.update import Update, update
 from streaming_jsmf.reporting.arrange import merge_nearest, stop_word_candidates, tree_of
+from streaming_jsmf.reporting.document_map import SAMPLED, document_map
 from streaming_jsmf.reporting.report import ShownReport, show
 from streaming_jsmf.reporting.topics import by_share, doubts_of, frame_of, read_topics, topic_html, topic_text
 from streaming_jsmf.storage.paths import StorePath, store_path
@@ -249,6 +250,20 @@ class TopicModel:
             options["corpus"] = given
         with shares_of(self, shares, given) as found:
             return documents_over_time(self, found, by, **options)
+
+    def document_map(
+        self, shares: Any = None, *, number: int = SAMPLED, seed: int = 0, **options: Any
+    ) -> pd.DataFrame:
+        """Return the positions of a sample of documents on a plane, as the function ``document_map``.
+
+        ``shares`` and ``options`` are those of ``documents``: by default of the corpus of ``fit``, or of other texts.
+
+        Examples
+        --------
+        >>> model.document_map().plot.scatter("x", "y", c="topic")  # doctest: +SKIP
+        """
+        with shares_of(self, shares, self.corpus, **options) as found:
+            return document_map(self, found, number=number, seed=seed)
 
     def transform(self, source: Any, **options: Any) -> pd.DataFrame:
         """Return the topic shares of documents with edits applied: one row per document, one column per topic number.

@@ -11,9 +11,9 @@ import hashlib
 import json
 import logging
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,8 @@ logger = logging.getLogger(__name__)
 
 #: What a record commits: the result of a part, or a fold of parts.
 Kind: TypeAlias = Literal["part", "fold"]
+
+Value = TypeVar("Value")
 
 #: Metadata that a task returns about the files it wrote: JSON values.
 Record: TypeAlias = dict[str, Any]
@@ -92,6 +94,20 @@ def forget_record(store: StorePath, name: str) -> None:
 
 def _record_path(store: StorePath, name: str) -> StorePath:
     return inside(store / RECORDS, name)  # a record may contain the name of another one
+
+
+class Held(dict[str, Any]):
+    """Values kept in the memory of this process, by name; empty when it is sent to another process."""
+
+    def once(self, name: str, compute: Callable[[], Value]) -> Value:
+        """The value under this name, by default that of ``compute``, which is then kept."""
+        if name not in self:
+            self[name] = compute()
+        value: Value = self[name]
+        return value
+
+    def __reduce__(self) -> tuple[type[Held], tuple[()]]:
+        return Held, ()
 
 
 @dataclass(frozen=True)
@@ -165,6 +181,8 @@ class Checkpoints:
     keep: bool = False
     unfolded: frozenset[str] = frozenset()
     protected: str | None = None
+    #: Metadata of parts that this process has read, by key.
+    notes: Held = field(default_factory=Held, compare=False, repr=False)
 
     def parts(self) -> frozenset[str]:
         """Keys of the parts that have a record."""
@@ -202,6 +220,7 @@ class Checkpoints:
     def commit_part(self, key: str, partial: PartialResult, metadata: Mapping[str, Any]) -> None:
         """Commit the result of one part; ``metadata`` is added to the history of the store."""
         self._commit("part", key, partial, metadata)
+        self.notes.pop(key, None)
 
     def commit_fold(
         self,
@@ -244,6 +263,7 @@ class Checkpoints:
 
     def drop(self, kind: Kind, key: str) -> None:
         """Remove a ``part`` or ``fold`` in any state, its record first."""
+        self.notes.pop(key, None)
         name = self._name(kind, key)
         remove_single(ROOT, self.store / RECORDS / name)
         attempts = child_names(self.store / PARTIALS, f"{name}-")
@@ -264,10 +284,14 @@ class Checkpoints:
 
     def read_metadata(self, key: str) -> dict[str, Any]:
         """Return the metadata of a committed part from its record."""
-        record = self._record("part", key)
-        if record is None:
-            raise self._missing("part", key)
-        return dict(record["note"])
+
+        def read() -> dict[str, Any]:
+            record = self._record("part", key)
+            if record is None:
+                raise self._missing("part", key)
+            return dict(record["note"])
+
+        return dict(self.notes.once(key, read))
 
     def history(self, keys: Sequence[str]) -> list[dict[str, Any]]:
         """Return the metadata of the committed parts in the order of ``keys``."""
@@ -285,11 +309,20 @@ class Checkpoints:
             names = child_names(group, f"{self.stage}-")
             remove_single(file, *(group / name for name in names if name.startswith(prefixes)))
 
-    def kept(self, fold: str, parts: Iterable[str]) -> dict[str, str]:
-        """Return the records kept by a complete stage and their groups: the last fold and, with ``keep``, the parts."""
+    def kept(self, fold: str, parts: Iterable[str], attempts: Sequence[str]) -> dict[str, str]:
+        """Return the records kept by a complete stage and their groups: the last fold and, with ``keep``, the parts.
+
+        ``attempts`` are all groups; the record of a result with a single one is not read.
+        """
         wanted: list[tuple[Kind, str]] = [("fold", fold), *(("part", key) for key in parts if self.keep)]
-        records = {self._name(*each): self._record(*each) for each in wanted}
-        return {name: str(record["attempt"]) for name, record in records.items() if record is not None}
+        made: dict[str, list[str]] = {}
+        for attempt in attempts:
+            made.setdefault(attempt.rpartition("-")[0], []).append(attempt)
+        kept = {}
+        for kind, key in wanted:
+            own = made.get(self._name(kind, key), [])
+            kept[self._name(kind, key)] = own[0] if len(own) == 1 else self._attempt(kind, key)
+        return kept
 
     def _name(self, kind: Kind, key: str) -> str:
         return f"{self.stage}-{kind}-{key}"

@@ -1,6 +1,6 @@
 """Progress of long jobs: events that describe committed work, so they remain valid after a resume, and their display.
 
-On standard error that is a bar on a terminal, otherwise a line for each commit.
+On standard error that is a bar on a terminal, otherwise a line for each commit; stages have names for users there.
 """
 
 from __future__ import annotations
@@ -21,6 +21,29 @@ logger = logging.getLogger("streaming_jsmf.progress")
 
 #: Number of iterations between lines without a terminal.
 LINE_EVERY = 25
+
+#: What stages do, for users; names of others, such as ``step-1``, may end in a number.
+WHAT = {
+    "scatter": "sorting the counts by document",
+    "phrases": "finding phrases",
+    "read": "reading the source",
+    "write": "writing the corpus",
+    "rewrite": "writing the corpus",
+    "sample": "drawing documents",
+    "range": "summarizing the documents",
+    "projection": "counting words that occur together",
+    "cooccurrence": "counting words that occur together",
+    "directions": "counting words that occur together",
+    "refinement": "refining the counts",
+    "third_moment": "counting triples of words",
+    "rectification": "finding topics",
+    "alpha0": "finding topics",
+    "draw": "improving topics on a sample",
+    "step": "improving topics",
+    "polish": "improving topics",
+    "counts": "counting the words of topics",
+    "transform": "computing topic shares",
+}
 
 Clock: TypeAlias = Callable[[], float]
 
@@ -107,6 +130,18 @@ def combine(*listeners: Listener) -> Listener:
     return tell
 
 
+def what(stage: str) -> str:
+    """What a stage does, or its name.
+
+    Examples
+    --------
+    >>> what("step-1"), what("simulate")
+    ('improving topics 1', 'simulate')
+    """
+    name, _, number = stage.rpartition("-")
+    return WHAT.get(stage) or (f"{WHAT[name]} {number}" if name in WHAT else stage)
+
+
 class Meter:
     """Counts the parts or iterations of the current stage (``done`` of ``total``) and their sizes in ``unit``.
 
@@ -160,22 +195,29 @@ class Meter:
 
 
 class Lines:
-    """Logs a line for each commit, and for some iterations."""
+    """Logs a line for each commit, and for some iterations; ``verbose`` ones name stages, parts, rates and memory."""
 
-    def __init__(self, clock: Clock = time.monotonic) -> None:
-        self.meter = Meter(clock)
+    def __init__(self, clock: Clock = time.monotonic, *, verbose: bool = False) -> None:
+        self.meter, self._verbose = Meter(clock), verbose
 
     def __call__(self, event: Event) -> None:
         self.meter.see(event)
         match event:
-            case PartitionCommitted():
+            case PartitionCommitted() if self._verbose:
                 facts = ", ".join([f"{self.meter.done} of {self.meter.total}", *_speed(self.meter)])
                 logger.info("%s: %s %d committed (%s)", event.stage, self.meter.part, event.index, facts)
+            case PartitionCommitted() if self.meter.done < self.meter.total:
+                facts = ", ".join([f"{self.meter.done} of {self.meter.total} parts", *_left(self.meter)])
+                logger.info("%s: %s", what(event.stage), facts)
             case StageFinished():
-                logger.info("%s: finished in %.1f s", event.stage, event.seconds)
+                name = event.stage if self._verbose else what(event.stage)
+                logger.info("%s: finished in %.1f s", name, event.seconds)
             case Iteration() if event.number % LINE_EVERY == 0:
                 steps = f"step {event.number} of at most {event.limit}"
-                logger.info("%s: %s (%s)", event.stage, steps, _measures(event))
+                name, facts = what(event.stage), ""
+                if self._verbose:
+                    name, facts = event.stage, f" ({_measures(event)})"
+                logger.info("%s: %s%s", name, steps, facts)
             case _:
                 pass
 
@@ -184,13 +226,13 @@ class Lines:
 
 
 class Bars:
-    """A bar for each stage with its rate and time left, followed by the parts done and the peak memory.
+    """A bar for each stage with its rate and time left, followed by the parts done, and if ``verbose`` the peak memory.
 
     The bar is also redrawn every ``interval`` seconds, since a stage may have a single part.
     """
 
-    def __init__(self, interval: float = 1.0) -> None:
-        self.meter = Meter()
+    def __init__(self, interval: float = 1.0, *, verbose: bool = False) -> None:
+        self.meter, self._verbose = Meter(), verbose
         self.bar: tqdm[Any] | None = None
         self._interval = interval
         self._closed = threading.Event()
@@ -200,13 +242,13 @@ class Bars:
         match event:
             case StageStarted():
                 self._open()
-                self._update(_parts(self.meter))
+                self._update(self._parts())
             case PartitionCommitted():
-                self._update(_parts(self.meter))
+                self._update(self._parts())
             case Iteration():
                 if self.bar is None or event.number == 1:
                     self._open()
-                self._update(_measures(event))
+                self._update(_measures(event) if self._verbose else "")
             case StageFinished():
                 self.close()
 
@@ -218,7 +260,7 @@ class Bars:
         else:
             bar = tqdm
         self.bar = bar(
-            desc=self.meter.stage,
+            desc=self.meter.stage if self._verbose else what(self.meter.stage),
             total=self.meter.total_size,
             unit=f" {unit}",
             unit_scale=unit != "steps",
@@ -227,6 +269,14 @@ class Bars:
         )
         self._closed = threading.Event()
         threading.Thread(target=self._tick, args=(self.bar, self._closed), daemon=True).start()
+
+    def _parts(self) -> str:
+        done = f"{self.meter.done}/{self.meter.total}"
+        return (
+            ", ".join([f"{done} {self.meter.part}s", *_memory(self.meter)])
+            if self._verbose
+            else f"{done} parts"
+        )
 
     def _tick(self, bar: tqdm[Any], closed: threading.Event) -> None:
         while not closed.wait(self._interval):
@@ -246,9 +296,9 @@ class Bars:
             self.bar = None
 
 
-def progress_listener() -> Lines | Bars:
+def progress_listener(*, verbose: bool = False) -> Lines | Bars:
     """Return bars if standard error is a terminal, otherwise lines."""
-    return Bars() if sys.stderr.isatty() else Lines()
+    return Bars(verbose=verbose) if sys.stderr.isatty() else Lines(verbose=verbose)
 
 
 @contextmanager
@@ -270,15 +320,12 @@ def _in_notebook() -> bool:
 
 
 def _speed(meter: Meter) -> list[str]:
-    rate, seconds = meter.rate, meter.eta_seconds
-    if rate is None or seconds is None:
-        return _memory(meter)
-    speed = f"{tqdm.format_sizeof(rate)} {meter.unit}/s"
-    return [speed, f"{tqdm.format_interval(seconds)} left", *_memory(meter)]
+    speed = [] if meter.rate is None else [f"{tqdm.format_sizeof(meter.rate)} {meter.unit}/s"]
+    return [*speed, *_left(meter), *_memory(meter)]
 
 
-def _parts(meter: Meter) -> str:
-    return ", ".join([f"{meter.done}/{meter.total} {meter.part}s", *_memory(meter)])
+def _left(meter: Meter) -> list[str]:
+    return [] if meter.eta_seconds is None else [f"{tqdm.format_interval(meter.eta_seconds)} left"]
 
 
 def _memory(meter: Meter) -> list[str]:

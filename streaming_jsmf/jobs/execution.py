@@ -101,9 +101,14 @@ class Execution(ExecutionOptions):
         return self.workers or os.cpu_count() or 1
 
     @property
+    def elsewhere(self) -> bool:
+        """Whether tasks run on a running scheduler, whose machines may not see temporary files of this one."""
+        return _is_address(self.scheduler)
+
+    @property
     def mixed(self) -> bool:
         """Whether tasks may run on machines with other versions of packages or other processors than this one."""
-        return self.allow_mixed and _is_address(self.scheduler)
+        return self.allow_mixed and self.elsewhere
 
     @property
     def threads_here(self) -> int:

@@ -6,9 +6,11 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -19,7 +21,7 @@ from dask.highlevelgraph import HighLevelGraph
 from streaming_jsmf.errors import StoreError, name_options, names_options
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, Record, fold_keys
-from streaming_jsmf.jobs.events import Cost, Listener, PartitionCommitted, StageFinished, StageStarted
+from streaming_jsmf.jobs.events import Cost, Listener, PartitionCommitted, StageFinished, StageStarted, what
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.order import FoldOrder, FoldStep
 from streaming_jsmf.process_limits import peak_memory
@@ -36,6 +38,16 @@ WINDOW_PER_WORKER = 3
 
 #: Minimum seconds between polls of the records, and minimum ratio of the pause to the duration of a poll.
 POLL_SECONDS, POLL_SHARE = 0.25, 10
+
+
+class Check(Protocol):
+    """A check of an input; hashable, small and sent to workers."""
+
+    def __call__(self) -> None:
+        """Check the input; raise the error that ends the job."""
+
+    def passed(self) -> None:
+        """Note in the process that runs the job that the check has passed."""
 
 
 class Reduction(Protocol):
@@ -66,13 +78,15 @@ class MapTask:
 class Part:
     """A unit of work, with its ``size`` for progress and JSON ``metadata`` to record.
 
-    ``source`` is the input of the stage, such as a partition; None if the result is already committed.
+    ``source`` is the input of the stage, such as a partition; None if the result is already committed. ``checks`` of
+    the input are made before the part is computed; one that several parts need is made once.
     """
 
     key: str
     size: int
     source: Any = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    checks: tuple[Check, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,6 +110,9 @@ class Job:
         found = frozenset(i for i, part in enumerate(self.parts) if part.key in known)
         return found if self.order is None else found | self.order.covered(folds)
 
+    def missing(self, done: Collection[int]) -> list[Part]:
+        return [part for i, part in enumerate(self.parts) if i not in done]
+
     def cost(self, index: int) -> Cost | None:
         """Return the cost of a committed part, or None if it is not recorded."""
         return Cost.from_fields(self.checkpoints.read_metadata(self.parts[index].key))
@@ -107,9 +124,12 @@ class Job:
         parts up to that one. This bounds the number of results on disk, which may be larger than their input.
         """
         graph = TaskGraph()
+        missing = self.missing(done)
+        add_part = partial(
+            _add_part, graph, self, Counter(check for part in missing for check in part.checks), {}
+        )
         if self.order is None:
-            missing = [part for i, part in enumerate(self.parts) if i not in done]
-            keys = [graph.add(commit_part, self.checkpoints, self.stage, part) for part in missing]
+            keys = [add_part(part) for part in missing]
             return graph.delayed(keys) if keys else None
         (committed, folds), window = self.checkpoints.committed(), WINDOW_PER_WORKER * at_once
         # Folds not yet taken by a later fold, which together contain all parts so far; and their state after each part.
@@ -122,7 +142,7 @@ class Job:
                 if step.before is not None:
                     after = after[-1:]
                 part = self.parts[step.last]
-                inputs.append(graph.add(commit_part, self.checkpoints, self.stage, part, after=after))
+                inputs.append(add_part(part, after))
             open_folds[step.fold] = graph.add(commit_fold, self.checkpoints, self.stage, step, after=inputs)
             if step.of_part:
                 were_open.append(tuple(open_folds.values()))
@@ -167,17 +187,18 @@ def run_job(job: Job, executor: Executor) -> None:
     started = StageStarted(job.checkpoints.stage, sizes, job.committed(), job.unit, job.part)
     if started.done:
         logger.info(
-            "%s: %d of %d %ss were committed by an earlier run and are not computed again: %s",
-            started.stage,
+            "%s: %d of %d %ss were finished by an earlier run and are not computed again",
+            what(started.stage),
             len(started.done),
             len(sizes),
             job.part,
-            ", ".join(map(str, sorted(started.done))),
         )
     with watched(job, started, executor.listener):
         missing = job.graph(started.done, executor.tasks_at_once)
         if missing is not None:
             executor.compute(missing)
+    for check in {check for part in job.missing(started.done) for check in part.checks}:
+        check.passed()
     executor.listener(StageFinished(started.stage, time.perf_counter() - began))
 
 
@@ -284,6 +305,29 @@ class TaskGraph:
         return Delayed(end, HighLevelGraph({layer: self._tasks}, {layer: set()}), layer=layer)
 
 
+def _add_part(
+    graph: TaskGraph,
+    job: Job,
+    uses: Counter[Check],
+    made: dict[Check, Key],
+    part: Part,
+    after: Sequence[Key] = (),
+) -> Key:
+    """Add the task of a part, after one task for each of its checks that other parts need, too."""
+    shared = [check for check in part.checks if uses[check] > 1]
+    made |= {check: graph.add(run_check, check) for check in shared if check not in made}
+    own = replace(part, checks=tuple(check for check in part.checks if check not in made))
+    return graph.add(
+        commit_part, job.checkpoints, job.stage, own, after=[*after, *(made[check] for check in shared)]
+    )
+
+
+def run_check(check: Check) -> str:
+    """Task: check an input of several parts."""
+    check()
+    return "checked"
+
+
 def _in_words_of(on_command_line: bool, function: Callable[..., str], *arguments: Any) -> str:
     """Run a task so that its error messages name options as in the process that submitted it."""
     name_options(on_command_line)
@@ -304,41 +348,42 @@ def commit_part(checkpoints: Checkpoints, stage: Reduction | MapTask, part: Part
     if part.source is None:
         raise StoreError(f"{checkpoints.store}: the part {part.key} is missing; {checkpoints.hint}")
     started = time.perf_counter()
+    for check in part.checks:
+        check()
     with single_blas_thread():
-        partial = stage.compute(part.source)
+        result = stage.compute(part.source)
     # Arrow's pool grows slightly with each partition that is read.
     pa.default_memory_pool().release_unused()
     cost = Cost(round(time.perf_counter() - started, 3), peak_memory())
-    metadata = {**part.metadata, **partial.note, **cost.fields()}
+    metadata = {**part.metadata, **result.note, **cost.fields()}
     with span("commit"):
-        checkpoints.commit_part(part.key, partial, metadata)
+        checkpoints.commit_part(part.key, result, metadata)
     return token
 
 
 def commit_fold(checkpoints: Checkpoints, stage: Reduction, step: FoldStep, *after: str) -> str:
-    """Task: perform and commit one step of the reduction, unless it is done."""
+    """Task: perform and commit one step of the reduction; a step that is done lacks its inputs, or is done again."""
     del after
-    if not checkpoints.has_fold(step.fold):
-        try:
-            with span("commit"):
-                partial = (
-                    checkpoints.read_part(step.taken, folding=True)
-                    if step.of_part
-                    else checkpoints.read_fold(step.taken)
-                )
-                folded = None if step.before is None else checkpoints.read_fold(step.before)
-            with single_blas_thread():
-                result = stage.fold(folded, partial)
-            with span("commit"):
-                read = {step.taken: partial}
-                if step.before is not None and folded is not None:
-                    read[step.before] = folded
-                part = step.taken if step.of_part else None
-                checkpoints.commit_fold(step.fold, result, step.folds, part, read)
-        except StoreError:
-            # A worker that was considered lost may have committed this or a later fold and removed the inputs.
-            if not _is_done(checkpoints, step):
-                raise
+    try:
+        with span("commit"):
+            taken = (
+                checkpoints.read_part(step.taken, folding=True)
+                if step.of_part
+                else checkpoints.read_fold(step.taken)
+            )
+            folded = None if step.before is None else checkpoints.read_fold(step.before)
+        with single_blas_thread():
+            result = stage.fold(folded, taken)
+        with span("commit"):
+            read = {step.taken: taken}
+            if step.before is not None and folded is not None:
+                read[step.before] = folded
+            part = step.taken if step.of_part else None
+            checkpoints.commit_fold(step.fold, result, step.folds, part, read)
+    except StoreError:
+        # A worker that was considered lost may have committed this or a later fold and removed the inputs.
+        if not _is_done(checkpoints, step):
+            raise
     return f"{checkpoints.stage}-fold-{step.fold}"
 
 

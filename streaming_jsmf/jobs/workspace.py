@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self, TypeAlias
 
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ from streaming_jsmf.storage.paths import (
     node_exists,
     sha256_of,
 )
-from streaming_jsmf.storage.replace import file_written, remove_store, store_written
+from streaming_jsmf.storage.replace import put_files, remove_store, store_written
 from streaming_jsmf.storage.results import RESULT, UNIDENTIFIED, Found, Wanted
 
 logger = logging.getLogger(__name__)
@@ -60,12 +61,6 @@ class Workspace:
     def beside(cls, target: StorePath, *fields: Any) -> Self:
         """Return the workspace of a target: ``<target>.partial``."""
         return cls(work_place(target), *fields)
-
-    @property
-    def directory(self) -> Path:
-        """Root of a local workspace, in which tasks write files."""
-        assert isinstance(self.root, Path), "a local workspace"
-        return self.root
 
     @property
     def target(self) -> StorePath:
@@ -216,8 +211,9 @@ class Workspace:
 class TaskFiles:
     """Files that a task writes to a directory of a workspace, and their hashes for its record.
 
-    A task may run twice, also at the same time: both runs write the same bytes to the same places. Raises
-    ``StoreError`` if the workspace was removed; a worker that outlives its job must not create it again.
+    They are written locally, and moved or uploaded when a block succeeds. A task may run twice, also at the same time:
+    both runs put the same bytes in the same places. Raises ``StoreError`` if the workspace was removed; a worker that
+    outlives its job must not create it again.
     """
 
     def __init__(self, root: StorePath, directory: str) -> None:
@@ -225,15 +221,28 @@ class TaskFiles:
             raise StoreError(f"{root} was removed while files were written to it")
         self._root, self._directory = root, directory
         self._hashes: dict[str, str] = {}
-        make_directory(root / directory)
+
+    @contextmanager
+    def local(self) -> Iterator[Path]:
+        """Yield an empty local directory for the files."""
+        beside = self._root if isinstance(self._root, Path) else None
+        with TemporaryDirectory(prefix=".task-", dir=beside) as name:
+            folder = Path(name)
+            yield folder
+            made = sorted(folder.iterdir())
+            self._hashes |= {f"{self._directory}/{path.name}": sha256_of(path) for path in made}
+            make_directory(self._root / self._directory)
+            if beside is None:
+                put_files([(path, self._root / self._directory / path.name) for path in made])
+            else:
+                for path in made:
+                    path.replace(beside / self._directory / path.name)
 
     @contextmanager
     def written(self, name: str) -> Iterator[Path]:
-        """Yield a local path at which to write the file with this name; see ``file_written``."""
-        inside = f"{self._directory}/{name}"
-        with file_written(self._root / inside, overwrite=True) as made:
-            yield made
-            self._hashes[inside] = sha256_of(made)
+        """Yield a local path at which to write the file with this name."""
+        with self.local() as folder:
+            yield folder / name
 
     def record(self) -> Record:
         """The part of the record that ``Checkpoints`` compares with the files."""

@@ -139,14 +139,23 @@ def add_transposed(
                 out[word, column] += value * rows[row, column]
 
 
-def apply_gram(block: csr_array[Any], vectors: FloatArray, documents: slice = slice(None)) -> Single:
+def apply_gram(
+    block: csr_array[Any],
+    vectors: FloatArray,
+    product: Single | None = None,
+    *,
+    documents: slice = slice(None),
+) -> Single:
     """H'(H X), words x columns, for H documents x words (CSR, float32) and X words x columns (float32).
 
-    ``documents`` are the rows of H to use, all by default: SciPy would copy the entries of a part.
+    It is added to a ``product`` of earlier documents. Products of blocks added in order, and columns of X separately,
+    have the bits of one product. ``documents`` are the rows of H to use, all by default: SciPy would copy the entries
+    of a part.
     """
     n_words, chosen = block.shape[1], range(block.shape[0])[documents]
     x = np.ascontiguousarray(vectors, dtype=np.float32)
-    product = np.zeros((n_words, x.shape[1]), dtype=np.float32)
+    if product is None:
+        product = np.zeros((n_words, x.shape[1]), dtype=np.float32)
     step = max(1, ROW_BLOCK_BYTES // (4 * max(1, x.shape[1])))
     inner = np.empty((min(step, len(chosen)), x.shape[1]), dtype=np.float32)
     for start in chosen[::step]:
@@ -158,7 +167,6 @@ def apply_gram(block: csr_array[Any], vectors: FloatArray, documents: slice = sl
     return product
 
 
-@compiled(nogil=True)
 def count_columns(
     columns: NDArray[Any], counts: NDArray[Any], frequency: NDArray[Any], total: Floats
 ) -> None:
@@ -166,9 +174,9 @@ def count_columns(
 
     Counts are added one at a time: sums per batch would make rounding depend on the batches.
     """
-    for k in range(columns.size):
-        frequency[columns[k]] += 1
-        total[columns[k]] += counts[k]
+    frequency += np.bincount(columns, minlength=frequency.size)
+    # NumPy is ten times slower if it must convert each count.
+    np.add.at(total, columns, counts.astype(np.float64, copy=False))
 
 
 def gram_rows(block: csr_array[Any], rows: slice) -> Floats:

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from streaming_jsmf.linalg.gram import (
+from streaming_jsmf.linalg.panels import (
     GRAM_FLOOR,
     gram,
     inverse_square_root,
     multiply_into,
+    on_each,
+    panels,
     single_gram,
 )
-from streaming_jsmf.linalg.panels import on_each, panels
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Single
 
 if TYPE_CHECKING:

@@ -22,15 +22,17 @@ from streaming_jsmf.linalg.eigen import (
     subtract_product,
     with_fixed_signs,
 )
-from streaming_jsmf.linalg.gram import (
+from streaming_jsmf.linalg.panels import (
     GRAM_FLOOR,
+    each,
     gram,
     inverse_square_root,
     multiply_into,
+    on_each,
+    panels,
     rotate,
     single_gram,
 )
-from streaming_jsmf.linalg.panels import each, on_each, panels
 from streaming_jsmf.linalg.typing import Floats, Integers, Single
 
 #: Davidson steps to the basis Q.
@@ -120,7 +122,9 @@ def _joined(pieces: Sequence[csr_array[Any]]) -> csr_array[Any]:
 def apply_sample(sample: csr_array[Any], vectors: Single) -> Single:
     """H_s'(H_s X), words x columns, like ``csr.apply_gram``, in ``ROW_PARTS`` parts."""
     height = -(-sample.shape[0] // ROW_PARTS)
-    products = each(lambda rows: apply_gram(sample, vectors, rows), panels(sample.shape[0], max(height, 1)))
+    products = each(
+        lambda rows: apply_gram(sample, vectors, documents=rows), panels(sample.shape[0], max(height, 1))
+    )
     total = next(products, None)
     if total is None:
         return np.zeros_like(vectors)

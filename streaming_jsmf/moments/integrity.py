@@ -126,9 +126,9 @@ def leftovers(store: Moments) -> list[StorePath]:
 
     The parts of scan 1 and the last folds are kept; see ``Stage``. Lists three directories.
     """
-    kept: dict[str, str] = {}
+    kept, attempts = dict[str, str](), child_names(store.path / PARTIALS)
     for checkpoints, order in _kept_scans(store):
-        kept |= checkpoints.kept(order.total, order.keys)
+        kept |= checkpoints.kept(order.total, order.keys, attempts)
     ids = {entry.word_ids.name for entry in store.manifest.corpora if entry.word_ids is not None}
     made = tuple(f"{stage.name}-{kind}-" for stage in store.stages for kind in ("part", "fold"))
     staying: tuple[tuple[StorePath, tuple[str, ...], Collection[str]], ...] = (

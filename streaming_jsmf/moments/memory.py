@@ -22,7 +22,7 @@ from streaming_jsmf.moments.stages.range import held_bytes
 from streaming_jsmf.process_limits import PROCESS_BYTES, is_limited
 from streaming_jsmf.storage.paths import StorePath
 
-#: Bytes of a nonzero of a partition in memory: a float32 value and an int32 index.
+#: Bytes of a nonzero in memory of those documents of a partition that a task holds: a float32 value and an int32 index.
 BYTES_PER_NONZERO = 8
 
 #: Additional bytes of a nonzero of the row group being read: Arrow's values, float64 copies.
@@ -48,10 +48,15 @@ def scan_memory(
     row_group = max(
         unit.only.read if unit.only else unit.nonzeros for partition in partitions for unit in partition.units
     )
-    each = largest * BYTES_PER_NONZERO + _fixed_bytes(n_words, settings, row_group)
+    each = int(largest * _bytes_held(settings, sample_share)) + _fixed_bytes(n_words, settings, row_group)
     nonzeros = sum(partition.nonzeros for partition in partitions)
     tasks = each * min(workers, len(partitions))
     return PROCESS_BYTES + max(tasks, _final_bytes(n_words, settings)) + held_bytes(sample_share, nonzeros)
+
+
+def _bytes_held(settings: ScanSettings, sample_share: float | None) -> float:
+    """Bytes of each nonzero of a partition that a task holds; the others are in memory one row group at a time."""
+    return BYTES_PER_NONZERO * (1.0 if settings.exact else sample_share or 0.0)
 
 
 def _final_bytes(n_words: int, settings: ScanSettings) -> int:
@@ -88,7 +93,8 @@ def fitting_settings(
         if settings.sample_share is None and 0 < most < share:
             share = min(most, default_sample(rows, n_words, nonzeros))
             settings = replace(settings, sample_share=share)
-    size = ((budget - held_bytes(share, nonzeros)) // workers - fixed) // BYTES_PER_NONZERO
+    room = (budget - held_bytes(share, nonzeros)) // workers - fixed
+    size = int(min(room / max(_bytes_held(settings, share), 1 / nonzeros), nonzeros)) if room > 0 else 0
     # A partition ends with a row group, so it may exceed the requested size by one row group.
     size = (size - row_group) // PARTITION_STEP * PARTITION_STEP
     own, usual = settings.partition_nonzeros, settings.partition_budget(nonzeros, n_words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -29,6 +30,9 @@ from streaming_jsmf.moments.manifest import CorpusEntry, StoreManifest
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.timing import span
+
+#: Size of the buffers of a sample relative to its expected size; larger samples are copied.
+ROOM = 1.02
 
 
 def load_partitions(
@@ -86,7 +90,7 @@ def _reopened(path: str, store: StorePath) -> Corpus:
 
 
 class _Buffers:
-    """CSR buffers of a whole partition, filled block by block, so that at most one block is in memory twice."""
+    """CSR buffers of rows of a partition, filled block by block, so that at most one block is in memory twice."""
 
     def __init__(self, rows: int, nonzeros: int) -> None:
         self.data = np.empty(nonzeros, dtype=np.float32)
@@ -106,7 +110,7 @@ class _Buffers:
         self.nonzeros += nonzeros
 
     def _grow(self, needed: int) -> None:
-        # Documents selected by metadata may be longer than estimated from their share of the row group.
+        # Documents selected by metadata, or drawn, may be longer than estimated from their share of the row group.
         more = max(needed, 5 * self.data.size // 4) - self.data.size
         self.data = np.concatenate([self.data, np.empty(more, self.data.dtype)])
         self.indices = np.concatenate([self.indices, np.empty(more, self.indices.dtype)])
@@ -120,7 +124,7 @@ class _Buffers:
         return csr_array(buffers, shape=(self.rows, n_words), copy=False)
 
 
-class _Sums:
+class PartitionSums:
     """Accumulates the sums of ``load_partition`` over blocks, in float64."""
 
     def __init__(self, n_words: int) -> None:
@@ -174,7 +178,7 @@ def load_partition(
     nonnegative (``linalg.csr.pair_totals``); ``term_count`` are tokens, and ``document_frequency`` documents. Scalars:
     ``n_documents`` kept and ``n_dropped``, ``n_tokens`` kept, ``total_weight`` the sum of w.
     """
-    sums = _Sums(n_words)
+    sums = PartitionSums(n_words)
     return load_block(partition, n_words, scheme, chosen, sums), sums.finish()
 
 
@@ -183,23 +187,52 @@ def load_block(
     n_words: int,
     scheme: DocumentWeights,
     chosen: Mask | None = None,
-    sums: _Sums | None = None,
+    sums: PartitionSums | None = None,
 ) -> csr_array[Any]:
     """Read the scaled counts of a partition, as in ``load_partition``, and add to ``sums`` if they are given."""
-    buffers, first = _Buffers(partition.rows, sum(unit.nonzeros for unit in partition.units)), 0
+    rows = partition.rows if chosen is None else int(np.count_nonzero(chosen))
+    buffers, first = _Buffers(rows, _expected(rows, partition)), 0
+    for block, row_scale in _with_scales(partition, n_words, scheme, sums):
+        if chosen is not None:
+            drawn = np.flatnonzero(chosen[first : first + row_scale.size])
+            first += row_scale.size
+            block, row_scale = block[drawn], row_scale[drawn]
+        buffers.append(block, row_scale)
+    return buffers.finish(n_words)
+
+
+def _expected(rows: int, partition: Partition) -> int:
+    """Nonzeros to make room for if so many rows of a partition are kept."""
+    all_rows, nonzeros = partition.rows, partition.nonzeros
+    return nonzeros if rows == all_rows else math.ceil(ROOM * nonzeros * rows / all_rows)
+
+
+def iter_scaled(
+    partition: Partition, n_words: int, scheme: DocumentWeights, sums: PartitionSums | None = None
+) -> Iterator[csr_array[Any]]:
+    """Yield the row groups of a partition as scaled counts, which together are the rows of ``load_block``."""
+    blocks = _with_scales(partition, n_words, scheme, sums)
+    while True:
+        with span("read"):
+            found = next(blocks, None)
+            if found is None:
+                return
+            block, values = found[0], np.empty(found[0].nnz, np.float32)
+            scale_rows(block.indptr, block.data, found[1], values)
+        yield csr_array((values, block.indices, block.indptr), shape=block.shape, copy=False)
+
+
+def _with_scales(
+    partition: Partition, n_words: int, scheme: DocumentWeights, sums: PartitionSums | None
+) -> Iterator[tuple[csr_array[Any], Floats]]:
+    """Yield the counts of each row group and the factors of its rows, and add to ``sums`` if they are given."""
     for block in iter_counts(partition, n_words):
         lengths = _row_totals(block)
         weights = document_weights(lengths, scheme)
         scales = pair_scales(lengths, pair_totals(block.indptr, block.data), weights)
         if sums is not None:
             sums.append(block, weights, scales)
-        row_scale = np.sqrt(scales[1])
-        if chosen is not None:
-            rows = np.flatnonzero(chosen[first : first + weights.size])
-            first += weights.size
-            block, row_scale = block[rows], row_scale[rows]
-        buffers.append(block, row_scale)
-    return buffers.finish(n_words)
+        yield block, np.sqrt(scales[1])
 
 
 def iter_shares(partition: Partition, n_words: int) -> Iterator[tuple[csr_array[Any], Floats]]:

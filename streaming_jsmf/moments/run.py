@@ -17,13 +17,14 @@ import numpy as np
 
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.units import Partition, partition_part
+from streaming_jsmf.corpus.units import Partition, checked, partition_part
 from streaming_jsmf.errors import StoreError, finding
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import (
     PARTIALS,
     RECORDS,
     Checkpoints,
+    Held,
     PartialResult,
     forget_record,
     read_record,
@@ -42,7 +43,7 @@ from streaming_jsmf.moments.integrity import (
 )
 from streaming_jsmf.moments.manifest import StoreManifest, root_attributes, words_digest, write_word_ids
 from streaming_jsmf.moments.partition import load_partitions
-from streaming_jsmf.moments.stages.base import Held, Stage
+from streaming_jsmf.moments.stages.base import Stage
 from streaming_jsmf.moments.stages.range import SAMPLE
 from streaming_jsmf.moments.store import VOCABULARY, WORDS, Moments
 from streaming_jsmf.storage.arrays import Variable, create_group, replace_attributes, write_arrays
@@ -185,7 +186,7 @@ def _parts(
     complete = all(key in known or i in held for i, key in enumerate(order.keys))
     sources = [None] * len(partitions) if complete else stage.sources(store, load)
     return tuple(
-        Part(key, each.nonzeros, source, each.model_dump(include={"nonzeros", "rows", "content"}))
+        checked(Part(key, each.nonzeros, source, each.model_dump(include={"nonzeros", "rows", "content"})))
         for key, each, source in zip(order.keys, partitions, sources, strict=True)
     )
 

@@ -24,14 +24,14 @@ from scipy.sparse import csr_array
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError, StoreError, TooFewFactorsError, option
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.jobs.checkpoints import RECORDS, Checkpoints, key_of, read_record
+from streaming_jsmf.jobs.checkpoints import RECORDS, Checkpoints, Held, key_of, read_record
 from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.linalg.document_tensor import FEWEST_TOKENS, BasisMoments
 from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_factor
 from streaming_jsmf.linalg.typing import Floats, Integers, Single
 from streaming_jsmf.moments.manifest import CorpusEntry, StoreManifest, read_manifest
 from streaming_jsmf.moments.stages import stages_of
-from streaming_jsmf.moments.stages.base import Held, Stage
+from streaming_jsmf.moments.stages.base import Stage
 from streaming_jsmf.moments.stages.range import read_sample
 from streaming_jsmf.moments.stages.third_moment import TensorMoments, adding_command
 from streaming_jsmf.storage.arrays import ArrayDigest, Variable, read_array

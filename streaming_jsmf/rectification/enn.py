@@ -25,9 +25,17 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import Acceleration
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.eigen import Eigenpairs, with_fixed_signs
-from streaming_jsmf.linalg.gram import GRAM_FLOOR, gram, inverse_square_root, rotate, single_gram
 from streaming_jsmf.linalg.lanes import dot
-from streaming_jsmf.linalg.panels import each, panel_threads, panels
+from streaming_jsmf.linalg.panels import (
+    GRAM_FLOOR,
+    each,
+    gram,
+    inverse_square_root,
+    panel_threads,
+    panels,
+    rotate,
+    single_gram,
+)
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers, Mask, Single
 from streaming_jsmf.rectification.result import (
     MAX_ITERATIONS,

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from streaming_jsmf.linalg.eigen import Eigenpairs, multiply
-from streaming_jsmf.linalg.gram import gram
-from streaming_jsmf.linalg.panels import panel_threads, panels
+from streaming_jsmf.linalg.panels import gram, panel_threads, panels
 from streaming_jsmf.linalg.typing import FloatArray, Floats
 from streaming_jsmf.rectification.result import (
     MAX_ITERATIONS,

@@ -9,7 +9,7 @@ import numpy as np
 
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.linalg.gram import gram
+from streaming_jsmf.linalg.panels import gram
 from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.reporting.layout import Tree, topic_tree
 from streaming_jsmf.storage.paths import StorePath

@@ -14,13 +14,14 @@ from streaming_jsmf.display import flattened
 from streaming_jsmf.documents.groups import TIMES, Groups, by_group, excerpt_text, has_groups, short_text
 from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.documents.queries import largest, least_explained
-from streaming_jsmf.documents.shares import SharesFile
+from streaming_jsmf.documents.shares import KNOWN_TOKENS, SharesFile
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.evaluation.counts import StoredCounts, read_training_counts, training_fingerprint
 from streaming_jsmf.evaluation.metrics import Row, rows_of
 from streaming_jsmf.evaluation.verdicts import Check, checks_of, warnings_of
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.linalg.typing import Floats
+from streaming_jsmf.reporting.document_map import DocumentMap
 from streaming_jsmf.reporting.levels import COUNTS, Levels, metrics_of
 from streaming_jsmf.reporting.topics import NEEDED, OPTIONAL, Topic, topics_of
 from streaming_jsmf.reporting.words import WordLists, read_word_topic
@@ -45,7 +46,7 @@ _NOT_ONE_CORPUS = (
     "NPMI, coherence and perplexity are shown here for models of one whole corpus only; for this one streaming-jsmf "
     "evaluate MODEL --corpus CORPUS prints them."
 )
-_MORE = "streaming-jsmf evaluate MODEL prints these and those that need the moments store."
+_MORE = "streaming-jsmf evaluate MODEL prints more of them, which need the moments store."
 
 
 class Document(NamedTuple):
@@ -100,6 +101,7 @@ class Contents:
     groups: Groups | None = None
     levels: Levels | None = None
     outliers: DocumentLists | None = None
+    scatter: DocumentMap | None = None
 
 
 def read_contents(path: StorePath, words: int | None = None) -> Contents:
@@ -114,11 +116,11 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
     model, counts = shown.model, read_training_counts(path, shown.stored, COUNTS)
     with single_blas_thread():
         listed = shown.listed_words(count)
-        shares, vocabulary = model.arrays["topic_probability"], model.arrays["word"]
+        shares, vocabulary = model.arrays["topic_probability"], shown.words
         word_topic = read_word_topic(shown.panels(), listed, shares, vocabulary)
         metrics = metrics_of(shown.stored, counts)
     npmi = (metrics["npmi"] or {}).get("per_topic")
-    topics = topics_of(shown, listed, word_topic.listed, counts, npmi, word_topic.affinity)
+    topics = topics_of(shown, listed, word_topic.listed, word_topic.characteristic, npmi, word_topic.affinity)
     arrays = model.arrays
     return Contents(
         engine=model.engine,
@@ -143,15 +145,20 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
 
 def _note(model: Model, counts: StoredCounts | None) -> str:
     if counts is not None:
-        return f"Counted in {counts.corpus['path']}, {counts.n_documents} documents. {_MORE}"
+        return f"Counted in {_last(str(counts.corpus['path']))}, {counts.n_documents:,} documents. {_MORE}"
     return f"{_NOT_ONE_CORPUS if training_fingerprint(model) is None else _COUNT_FIRST} {_MORE}"
 
 
 def _corpus_name(provenance: Mapping[str, Any]) -> str:
-    """Last part of the path of the corpus or moments, because the rest of the path is private."""
     corpus = (provenance.get("polish_corpus") or {}).get("path")
-    path = str(corpus or provenance.get("moments") or "").split("?")[0].rstrip("/")
-    return path.rsplit("/", 1)[-1].removesuffix(".moments").removesuffix(".corpus")
+    return (
+        _last(str(corpus or provenance.get("moments") or "")).removesuffix(".moments").removesuffix(".corpus")
+    )
+
+
+def _last(path: str) -> str:
+    """Last part of a path or URL, because the rest is private."""
+    return path.split("?")[0].rstrip("/").rsplit("/", 1)[-1]
 
 
 def _check_of_topics(topics: Sequence[Topic]) -> Check:
@@ -176,16 +183,17 @@ def _making(model: Model) -> dict[str, dict[str, str]]:
 
 def documents_of(shares: SharesFile) -> DocumentLists:
     """The documents with the largest share of each topic, with their metadata. One pass."""
-    return _documents(largest(shares, NUMBER))
+    return document_lists(largest(shares, NUMBER))
 
 
 def outliers_of(shares: ModelShares, corpus: Any) -> DocumentLists:
     """The documents of a corpus that the topics explain least. One pass over the shares and the corpus."""
-    return _documents([least_explained(shares, open_corpus(corpus), NUMBER)])
+    return document_lists([least_explained(shares, open_corpus(corpus), NUMBER)])
 
 
-def _documents(tables: Sequence[pa.Table]) -> DocumentLists:
+def document_lists(tables: Sequence[pa.Table]) -> DocumentLists:
     """Rows of tables that have the id of a document, its value, and metadata columns."""
+    tables = [table.select([name for name in table.column_names if name != KNOWN_TOKENS]) for table in tables]
     columns = tuple(tables[0].column_names[2:])
     texts = [excerpt_text if column == EXCERPT else short_text for column in columns]
     lists = [

@@ -90,7 +90,7 @@ def draw_map(affinity: Floats, shares: Floats) -> TopicMap:
         points = classical_scaling(distances)
         if len(points) >= FEWEST_TOPICS and distances.max() > 0:
             points = _tsne(distances, points)
-        points = _rotated(points)
+        points = rotated(points)
     points = points / max(float(np.ptp(points, axis=0).max()), FLAT)
     known = np.maximum(shares, 0.0)
     radii = np.sqrt(COVERED / math.pi * known / max(float(known.sum()), FLAT))
@@ -133,7 +133,7 @@ def _tsne(distances: Floats, start: Floats) -> Floats:
     return np.asarray(layout.fit_transform(distances), dtype=np.float64)
 
 
-def _rotated(points: Floats) -> Floats:
+def rotated(points: Floats) -> Floats:
     """Rotate points so that the longer axis is horizontal, because drawings are wider than high."""
     centered = points - points.mean(axis=0)
     _, axes = np.linalg.eigh(centered.T @ centered)

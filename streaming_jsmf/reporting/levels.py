@@ -25,7 +25,7 @@ from streaming_jsmf.topics.edits import TopicEdits, shown_topics
 from streaming_jsmf.topics.store import COMPARISON, Model, read_model, read_model_panels
 
 #: Counts of the training corpus used by a page.
-COUNTS = ("selected_words", "document_pairs", "characteristic_words")
+COUNTS = ("selected_words", "document_pairs")
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,12 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from streaming_jsmf.display import memory_text, percent, printable
-from streaming_jsmf.documents.groups import NORMAL, Groups
+from streaming_jsmf.documents.groups import NORMAL, SHARE, Groups
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.choice import Choice, comparison_table
 from streaming_jsmf.linalg.typing import Floats
-from streaming_jsmf.reporting.contents import Contents
+from streaming_jsmf.reporting.contents import Contents, document_lists
+from streaming_jsmf.reporting.document_map import SAMPLED, DocumentMap
 from streaming_jsmf.reporting.layout import (
     TopicMap,
     conditional,
@@ -52,7 +53,7 @@ D3 = (
 #: Scripts, which are joined in this order into one function with shared names.
 SCRIPTS = (
     "data.js", "page.js", "search.js", "overview.js", "detail.js", "charts.js", "map.js", "matrix.js", "dendrogram.js",
-    "words.js", "groups.js", "heat.js", "levels.js", "export.js", "start.js",
+    "words.js", "documents.js", "groups.js", "heat.js", "levels.js", "export.js", "start.js",
 )  # fmt: skip
 
 STYLES = ("base.css", "overview.css", "charts.css", "print.css")
@@ -61,6 +62,9 @@ _ENGINES = {"lr-jsmf": "LR-JSMF (anchor words)", "stod": "STOD (tensor decomposi
 
 #: Logarithmic steps per factor of two, and the code of probability 0.
 STEPS, ZERO = 1024.0, 2**16 - 1
+
+#: Maximum number of characters of a value of a document on the map.
+MAP_CHARACTERS = 160
 
 #: Number of topics that rose most, and that fell most.
 CHANGED = 5
@@ -81,6 +85,7 @@ def render(contents: Contents) -> str:
         "page.html.j2",
         contents=contents,
         zip=zip,
+        sampled=contents.scatter is not None and len(contents.scatter.points) == SAMPLED,
         compared=_compared(levels.choice, levels.missing) if levels and levels.choice else None,
         engine=_ENGINES.get(contents.engine, contents.engine),
         shown={
@@ -196,6 +201,7 @@ def _page_data(contents: Contents, topic_map: TopicMap) -> str:
                 for listed in contents.documents.lists
             ],
         },
+        "scatter": contents.scatter and _scatter(contents.scatter),
         "groups": contents.groups and _groups(contents.groups),
         "levels": contents.levels and _levels(contents.levels),
     }
@@ -237,6 +243,19 @@ def _together(topic_topic: Floats) -> dict[str, str]:
     return {
         "given": packed_probabilities(conditional(topic_topic)),
         "ratio": _packed((np.log2(known) + LARGEST_RATIO) * STEPS),
+    }
+
+
+def _scatter(drawn: DocumentMap) -> dict[str, Any]:
+    x, y = (drawn.points - drawn.points.min(axis=0)).T
+    found = document_lists([drawn.table.add_column(1, SHARE, [drawn.share])])
+    return {
+        "x": _packed(np.minimum(x, 1.0) * ZERO),
+        "y": _packed(np.minimum(y, 1.0) * ZERO),
+        "topic": drawn.topic.tolist(),
+        "share": packed_probabilities(drawn.share),
+        "columns": found.columns,
+        "rows": [[name, *(value[:MAP_CHARACTERS] for value in values)] for name, _, values in found.lists[0]],
     }
 
 

@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streaming_jsmf.documents.groups import Groups
-from streaming_jsmf.documents.model_shares import ModelShares
+from streaming_jsmf.documents.model_shares import AnyShares, ModelShares
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.reporting.contents import Contents, groups_of, read_contents
+from streaming_jsmf.reporting.document_map import SAMPLED, document_map
 from streaming_jsmf.reporting.layout import TopicMap, draw_map, times_chance, topic_tree
 from streaming_jsmf.reporting.topics import Topic
 from streaming_jsmf.topics.store import AnyModel, model_path
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -96,14 +98,33 @@ def plot_over_time(
     return _groups_figure(contents, groups, _chosen(contents, topics, deviation))
 
 
+def plot_documents(
+    model: AnyModel, shares: AnyShares, *, color: str | None = None, number: int = SAMPLED, seed: int = 0
+) -> Figure:
+    """Draw the map of documents of ``document_map`` as points; errors as there, or if matplotlib is missing.
+
+    ``color`` is a metadata column, by default the topic: numbers and dates have a color scale, and of other values the
+    most frequent ones have a color each.
+    """
+    _require_matplotlib()
+    frame = document_map(model, shares, number=number, seed=seed)
+    if color is not None and color not in frame:
+        raise InputError(f"{shares}: no column {color!r}; it has {', '.join(frame.columns[5:]) or 'none'}")
+    return _documents_figure(frame, color or "topic")
+
+
 def _contents(model: AnyModel, words: int | None = None) -> Contents:
+    _require_matplotlib()
+    return read_contents(model_path(model), words)
+
+
+def _require_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise InputError(
             "figures need matplotlib; install it, or streaming-jsmf with the extra notebook"
         ) from error
-    return read_contents(model_path(model), words)
 
 
 def _chosen(contents: Contents, topics: Sequence[int] | None, weight: Floats | None = None) -> Sequence[int]:
@@ -242,6 +263,28 @@ def _groups_figure(contents: Contents, groups: Groups, topics: Sequence[int]) ->
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=8)
     axes.set_title("Topics over time" if groups.ordered else f"Topics by {groups.column}")
+    return figure
+
+
+def _documents_figure(frame: pd.DataFrame, color: str) -> Figure:
+    from pandas.api.types import is_datetime64_any_dtype, is_numeric_dtype
+
+    figure, axes = _figure(8.0, 6.0)
+    values = frame[color]
+    if color != "topic" and (is_numeric_dtype(values) or is_datetime64_any_dtype(values)):
+        drawn = axes.scatter(frame["x"], frame["y"], 8, values.astype(float), cmap="cividis")
+        figure.colorbar(drawn, ax=axes, shrink=0.8, label=color)
+    else:
+        most = [*values.value_counts().index[: len(COLORS) - 1]]
+        others = frame[~values.isin(most)]
+        axes.scatter(others["x"], others["y"], 8, "#bbbbbb")
+        for value, fill in zip(most, COLORS, strict=False):
+            own = frame[values == value]
+            axes.scatter(own["x"], own["y"], 8, fill, label=str(value)[:NAME_LENGTH].replace("$", r"\$"))
+        axes.legend(title=color, fontsize=8)
+    axes.set_aspect("equal")
+    axes.set(xticks=[], yticks=[])
+    axes.set_title(f"Map of {len(frame):,} documents; near: similar topics")
     return figure
 
 

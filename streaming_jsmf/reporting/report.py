@@ -13,6 +13,7 @@ from streaming_jsmf.config import ReportRequest, takes
 from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.reporting.contents import documents_of, groups_of, outliers_of, read_contents
+from streaming_jsmf.reporting.document_map import map_documents
 from streaming_jsmf.reporting.levels import read_levels
 from streaming_jsmf.reporting.page import render, require_report
 from streaming_jsmf.storage.paths import StorePath, is_free, require_suffix, store_path
@@ -113,7 +114,13 @@ def _page(model: StorePath, options: dict[str, Any]) -> str:
         found = ModelShares.open(paths[own], wanted.shares)
         groups, documents = groups_of(found.of_shown, wanted.by), documents_of(found.of_shown)
         outliers = None if wanted.corpus is None else outliers_of(found, wanted.corpus)
-        contents = replace(contents, groups=groups, documents=documents, outliers=outliers)
+        contents = replace(
+            contents,
+            groups=groups,
+            documents=documents,
+            outliers=outliers,
+            scatter=map_documents(found.of_shown),
+        )
     return render(contents)
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.display import printable, wrapped
-from streaming_jsmf.evaluation.counts import StoredCounts, read_training_counts
 from streaming_jsmf.evaluation.verdicts import Frequency, doubt, topic_warnings
 from streaming_jsmf.inference.words import unlike
+from streaming_jsmf.reporting.words import read_listed
 from streaming_jsmf.topics.edits import EditedTopics, require_word_count, shown_topics
 from streaming_jsmf.topics.store import AnyModel, Model
 
@@ -29,6 +29,7 @@ OPTIONAL = (
     "duplicate_of",
     "label_words",
     "lambda",
+    "shown_word",
 )
 
 #: Indentation of the words in a terminal.
@@ -99,33 +100,37 @@ def read_topics(
 ) -> tuple[Topic, ...]:
     """Read the topics of a model of any engine with edits applied, by number. No pass over documents.
 
-    Characteristic words use exact rows of C if ``evaluate`` counted the training corpus. ``words`` is the number of
-    words of each topic, by default 10. Without ``probabilities``, which need all of ``word_topic``, those of the words
-    are NaN. Raises ``InputError`` if there is no model or ``words`` is below 1; ``StoreError`` if it is damaged.
+    ``words`` is the number of words of each topic, by default 10. Without ``probabilities``, which need all of
+    ``word_topic``, those of the words are NaN, and there are no characteristic words. Raises ``InputError`` if there is
+    no model or ``words`` is below 1; ``StoreError`` if it is damaged.
     """
     count = require_word_count(words)
     shown = shown_topics(model, NEEDED, OPTIONAL)
     listed = shown.listed_words(count)
-    counts = read_training_counts(shown.path, shown.stored, ("characteristic_words",))
-    known = shown.probabilities(listed) if probabilities else np.full(listed.shape, np.nan)
-    return topics_of(shown, listed, known, counts)
+    known, characteristic = np.full(listed.shape, np.nan), np.full(listed.shape, -1)
+    if probabilities:
+        known, characteristic = read_listed(shown.panels(), listed, shown.model.arrays["topic_probability"])
+    return topics_of(shown, listed, known, characteristic)
 
 
 def topics_of(
     shown: EditedTopics,
     listed: NDArray[np.int64],
     probability: NDArray[np.float64],
-    counts: StoredCounts | None = None,
+    characteristic: NDArray[np.int64],
     npmi: Sequence[float] | None = None,
     affinity: NDArray[np.float64] | None = None,
 ) -> tuple[Topic, ...]:
-    """Topics with the words ``listed`` and their ``probability``, both (K', n), and with warnings.
+    """Topics with the words ``listed``, their ``probability`` and ``characteristic`` words, all (K', n), and warnings.
 
-    ``counts`` and ``npmi`` refer to the stored topics; ``affinity`` (K', K') is as in ``topic_warnings``.
+    ``npmi`` refers to the stored topics; ``affinity`` (K', K') is as in ``topic_warnings``.
     """
-    arrays = {**shown.model.arrays, "listed": listed}
-    if counts is not None and counts.characteristic_words is not None:
-        arrays["characteristic_words"] = shown.rows(counts.characteristic_words, -1)
+    arrays = {
+        **shown.model.arrays,
+        "word": shown.words,
+        "listed": listed,
+        "characteristic_words": characteristic,
+    }
     if npmi is not None:
         arrays["npmi"] = shown.rows(np.array(npmi, dtype=float), np.nan)
 
@@ -186,7 +191,7 @@ def frame_of(model: AnyModel | Model, words: int | None = None) -> pd.DataFrame:
     count = require_word_count(words)
     shown = shown_topics(model, NEEDED, OPTIONAL)
     listed = shown.listed_words(count)
-    vocabulary, shares = shown.stored.arrays["word"], shown.model.arrays["topic_probability"]
+    vocabulary, shares = shown.words, shown.model.arrays["topic_probability"]
     pairs = [
         [*zip(map(str, vocabulary[row]), known.tolist(), strict=True)]
         for row, known in zip(listed, shown.probabilities(listed), strict=True)
@@ -207,8 +212,7 @@ def topic_text(topics: Sequence[Topic], *, characteristic: bool = False) -> str:
         lines += wrapped(topic.name + note, f"{topic.number:>5} {topic.share:>6.1%}  ")
         lines += wrapped(", ".join(word.text for word in topic.words), _INDENT)
         if characteristic:
-            anchor = topic.anchor or topic.words[0].text
-            lines += wrapped(f"with {anchor}: {', '.join(topic.characteristic)}", _INDENT)
+            lines += wrapped(f"characteristic: {', '.join(topic.characteristic)}", _INDENT)
     return "\n".join(map(printable, lines))
 
 

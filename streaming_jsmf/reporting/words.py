@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.linalg.gram import gram
+from streaming_jsmf.linalg.panels import gram
 from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Number of most probable words of each topic in a page.
@@ -17,6 +17,9 @@ MOST_WORDS = 1000
 
 #: The page also has the first words of each topic by relevance at these lambdas (lambda 1 is p(word | topic)).
 LAMBDAS, BY_RELEVANCE = (0.0, 0.2, 0.4, 0.6, 0.8), 30
+
+#: Characteristic words are those of highest relevance at this lambda, which is one of ``LAMBDAS``.
+CHARACTERISTIC = 0.4
 
 #: Maximum size of the lists in bytes, which limits the number of words.
 BUDGET = 2_000_000
@@ -40,9 +43,10 @@ class WordLists:
 
 
 class WordTopic(NamedTuple):
-    """p(word | topic) of listed words, (K, n); the affinity (K, K) of ``Contents``; many words of each topic."""
+    """p(word | topic) of listed words, and characteristic words, (K, n); the affinity (K, K) of ``Contents``; lists."""
 
     listed: Floats
+    characteristic: Integers
     affinity: Floats
     lists: WordLists
 
@@ -54,23 +58,45 @@ def read_word_topic(
 
     ``panels`` are row panels of p(word | topic), N x K; ``shares`` (K,) is p(topic); ``words`` (N,) are the words.
     """
-    n_topics = len(listed)
+    n_topics, count = listed.shape
     probabilities, affinity = np.zeros(listed.shape), np.zeros((n_topics, n_topics))
     leading = [_Leading(n_topics, MOST_WORDS, 1.0)]
-    leading += [_Leading(n_topics, BY_RELEVANCE, weight) for weight in LAMBDAS]
+    leading += [_Leading(n_topics, max(BY_RELEVANCE, count), weight) for weight in LAMBDAS]
     of_words: list[Floats] = []
     start = 0
     for panel in panels:
         # Rounding may leave a probability a little below 0.
         known = np.maximum(panel, 0.0)
         affinity += gram(np.sqrt(known))
-        topics, ranks = np.nonzero((listed >= start) & (listed < start + len(panel)))
-        probabilities[topics, ranks] = panel[listed[topics, ranks] - start, topics]
+        _take(panel, start, listed, probabilities)
         of_words.append(known @ shares)
         for first in leading:
             first.see(start, known, of_words[-1])
         start += len(panel)
-    return WordTopic(probabilities, affinity, _lists(leading, np.concatenate(of_words), words))
+    characteristic = leading[1 + LAMBDAS.index(CHARACTERISTIC)].ids(count)
+    return WordTopic(
+        probabilities, characteristic, affinity, _lists(leading, np.concatenate(of_words), words)
+    )
+
+
+def read_listed(
+    panels: Iterable[Floats], listed: NDArray[np.int64], shares: Floats
+) -> tuple[Floats, Integers]:
+    """The first two values of ``read_word_topic``."""
+    n_topics, count = listed.shape
+    probabilities, leading, start = np.zeros(listed.shape), _Leading(n_topics, count, CHARACTERISTIC), 0
+    for panel in panels:
+        _take(panel, start, listed, probabilities)
+        known = np.maximum(panel, 0.0)
+        leading.see(start, known, known @ shares)
+        start += len(panel)
+    return probabilities, leading.ids(count)
+
+
+def _take(panel: Floats, start: int, listed: NDArray[np.int64], probabilities: Floats) -> None:
+    """Fill in the probabilities of the listed words of a panel, whose first word is ``start``."""
+    topics, ranks = np.nonzero((listed >= start) & (listed < start + len(panel)))
+    probabilities[topics, ranks] = panel[listed[topics, ranks] - start, topics]
 
 
 class _Leading:
@@ -98,6 +124,13 @@ class _Leading:
         self._scores[topic] = scores[first]
         self._ids[topic] = np.concatenate([self._ids[topic], ids])[first]
         self._probabilities[topic] = np.concatenate([self._probabilities[topic], probabilities])[first]
+
+    def ids(self, count: int) -> Integers:
+        """The first ``count`` words of each topic, (K, count); -1 where it has fewer."""
+        found = np.full((len(self._ids), count), -1, np.int64)
+        for row, ids in zip(found, self._ids, strict=True):
+            row[: len(ids[:count])] = ids[:count]
+        return found
 
     def of(self, topic: int, count: int) -> dict[int, float]:
         ids, probabilities = self._ids[topic][:count], self._probabilities[topic][:count]
@@ -128,5 +161,5 @@ def _joined(leading: list[_Leading], topic: int, count: int) -> dict[int, float]
     """Words of a topic that rank first by any relevance, in descending order of probability."""
     found: dict[int, float] = {}
     for first in leading:
-        found.update(first.of(topic, count))
+        found.update(first.of(topic, count if first is leading[0] else min(count, BY_RELEVANCE)))
     return dict(sorted(found.items(), key=lambda word: (-word[1], word[0])))

@@ -8,7 +8,7 @@ Until it is committed, a simulation is a directory with this layout::
     zarr.json                the arguments
     records/                 one group per completed part, with its shards
     simulate/00000/          shards and counts of part 0
-    work/                    files that tasks are writing
+    simulate_totals/00000/   total counts of a range of words
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -33,13 +32,15 @@ from streaming_jsmf.corpus.shards import (
     TOKENS_PER_SHARD,
     ShardLimits,
     ShardWriter,
-    clear_attempts,
     link_shards,
     total_counts,
     write_task_shards,
 )
+from streaming_jsmf.corpus.totals import number_of_ranges
+from streaming_jsmf.corpus.vocabulary import WordCounts
 from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory, wanted_corpus
 from streaming_jsmf.errors import InputError, option
+from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
@@ -56,7 +57,7 @@ from streaming_jsmf.simulation.truth import (
     word_names,
     write_truth,
 )
-from streaming_jsmf.storage.paths import AnyPath
+from streaming_jsmf.storage.paths import AnyPath, StorePath, is_free
 
 #: Increased whenever the same arguments would give different documents.
 ALGORITHM_VERSION = 1
@@ -96,7 +97,7 @@ def simulate_lda(
 
     Parameters
     ----------
-    target : Local directory to create. If the same call has made it, it is verified and returned; another simulated
+    target : Path or URL of the corpus. If the same call has made it, it is verified and returned; another simulated
         corpus is only replaced with ``overwrite``.
     execution : How to run; ``memory`` is compared with ``simulation_memory``. Its fields are also keyword arguments.
     listener : Called with each committed part; sizes are in documents.
@@ -109,7 +110,7 @@ def simulate_lda(
     execution = settings_of("execution", Execution, execution, options)
     path = corpus_target(target)
     simulation = plan(settings, Workspace.beside(path, "simulation"))
-    if path.exists() and SIMULATED not in read_manifest(path).settings:
+    if not is_free(path) and SIMULATED not in read_manifest(str(path)).settings:
         raise InputError(f"{path}: simulate did not make this corpus; give another path, or remove it")
     execution.require_memory(
         simulation_memory(settings, execution),
@@ -118,19 +119,22 @@ def simulate_lda(
     )
     corpus = wanted_corpus(path, simulation.arguments, overwrite=overwrite)
     wanted = replace(corpus, is_intact=lambda: corpus.is_intact() and bool(read_truth(path)))
-    with replace(simulation.folder, arguments=simulation.arguments).acquire(wanted) as publish:
+    arguments = simulation.arguments
+    work = replace(simulation.folder, arguments={**arguments, **LAYOUT}, result=fingerprint(arguments))
+    with work.acquire(wanted) as publish:
         if publish is not None:
-            checkpoints = simulation.folder.checkpoints(STEP)
-            job = map_job(write_part, simulation, simulation.sizes, checkpoints, "documents")
+            job = map_job(write_part, simulation, simulation.sizes, work.checkpoints(STEP), "documents")
+            words = pa.array(word_names(settings.n_words), pa.string())
             try:
-                with execution.executor(listener, target=simulation.folder.root) as executor:
-                    clear_attempts(simulation.folder.directory)
+                with execution.executor(listener, target=work.root) as executor:
                     run_job(job, executor)
+                    n_ranges, n_parts = simulation.n_ranges, len(simulation.sizes)
+                    totals = total_counts(work, executor, STEP, n_parts, words, n_ranges)
             finally:
                 _last_sampler.cache_clear()
             with publish() as place:
-                _assemble(place, simulation, job.records())
-    return open_corpus(path)
+                _assemble(place, simulation, job.records(), totals)
+    return open_corpus(str(path))
 
 
 def simulation_memory(settings: SimulationSettings, execution: Execution) -> int:
@@ -169,6 +173,11 @@ class Simulation:
         return [min(each, total - first) for first in range(0, total, each)]
 
     @property
+    def n_ranges(self) -> int:
+        """Number of ranges of words whose counts one task adds."""
+        return number_of_ranges(int(self.settings.n_documents * self.settings.mean_length))
+
+    @property
     def arguments(self) -> dict[str, Any]:
         """JSON values that determine the bytes of the corpus."""
         alpha = self.settings.alpha
@@ -176,7 +185,6 @@ class Simulation:
             **self.settings.fields(),
             "alpha": alpha if isinstance(alpha, float) else [*alpha],
             "documents_per_shard": self.documents_per_shard,
-            "layout": LAYOUT,
             "algorithm": ALGORITHM_VERSION,
             "numpy": np.__version__,
         }
@@ -208,15 +216,15 @@ def write_part(simulation: Simulation, part: int) -> Record:
             writer.write(batch.take(max(first - start, 0), min(stop - start, batch.n_documents)))
 
     limits = ShardLimits(tokens_per_shard=np.inf, documents_per_shard=simulation.documents_per_shard)
-    return write_task_shards(simulation.folder.directory, STEP, part, settings.n_words, limits, fill)
+    ranges = settings.n_words, simulation.n_ranges
+    return write_task_shards(simulation.folder.root, STEP, part, ranges, limits, fill)
 
 
-def _assemble(place: Path, simulation: Simulation, parts: Sequence[Record]) -> None:
+def _assemble(place: StorePath, simulation: Simulation, parts: Sequence[Record], totals: WordCounts) -> None:
     """Write the corpus with its topics."""
-    root, settings = simulation.folder.directory, simulation.settings
+    settings = simulation.settings
     write_truth(place / TRUTH_NAME, truth_of(settings))
-    shards = link_shards(root, STEP, parts, place)
-    totals = total_counts(root, STEP, len(parts), pa.array(word_names(settings.n_words), pa.string()))
+    shards = link_shards(simulation.folder.root, STEP, parts, place)
     said: dict[str, Json] = {
         SIMULATED: "lda",
         "n_topics": settings.n_topics,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from upath import UPath
 
 from streaming_jsmf.config import SimulationSettings
 from streaming_jsmf.errors import InputError, StoreError
@@ -21,7 +20,7 @@ from streaming_jsmf.storage.arrays import (
     read_attributes,
     write_arrays,
 )
-from streaming_jsmf.storage.paths import local_path
+from streaming_jsmf.storage.paths import AnyPath, StorePath, node_exists, store_path
 from streaming_jsmf.storage.replace import store_written
 
 TRUTH_NAME = "truth.zarr"
@@ -121,7 +120,7 @@ def truth_of(settings: SimulationSettings) -> Truth:
     )
 
 
-def write_truth(path: Path, truth: Truth) -> None:
+def write_truth(path: StorePath, truth: Truth) -> None:
     """Write a truth store; deterministic. Memory: one 16 MiB chunk, and N words."""
     with store_written(path) as group:
         digests = write_arrays(group, _arrays(truth), _VARIABLES, compress=True)
@@ -129,14 +128,14 @@ def write_truth(path: Path, truth: Truth) -> None:
         create_group(group, {**attributes, "mean_length": truth.mean_length, "digests": digests})
 
 
-def read_truth(corpus: str | os.PathLike[str]) -> Truth:
-    """Read the truth of a simulated corpus, a local directory, and compare each array with its digest.
+def read_truth(corpus: AnyPath | UPath) -> Truth:
+    """Read the truth of a simulated corpus, a path or URL, and compare each array with its digest.
 
     Raises ``InputError`` if the directory has no truth, or its format version is unknown; ``StoreError``, naming the
     array, if one is missing, truncated or altered.
     """
-    path = local_path(corpus, "a simulated corpus") / TRUTH_NAME
-    if not (path / "zarr.json").exists():
+    path = store_path(corpus, "a simulated corpus") / TRUTH_NAME
+    if not node_exists(path):
         raise InputError(f"{path}: does not exist; give a corpus that simulate wrote")
     attributes = read_attributes(path)
     kind, version = (attributes.get(name) for name in ("kind", "format_version"))

@@ -323,14 +323,15 @@ def is_free(path: StorePath) -> bool:
     if isinstance(path, Path):
         return not path.exists()
     with reaching(path):
-        return not path.exists() or is_unfinished(path)
-
-
-def is_unfinished(path: UPath) -> bool:
-    """Whether an object store has an unfinished or incompletely deleted result of ours at ``path``."""
+        if not path.exists():
+            return True
+    if any(file_exists(path / name) for name in LAST_FILES):
+        return False
     with reaching(path):
-        marked = (path / MARK).exists()  # not ``file_exists``: S3 has no ranges of an empty object
-    return marked and not any(file_exists(path / name) for name in LAST_FILES)
+        # Not ``file_exists``: S3 has no ranges of an empty object.
+        marked = (path / MARK).exists()
+    # Some file systems behind URLs keep directories whose files are removed.
+    return marked or not objects_below(path)
 
 
 def make_directory(path: StorePath) -> None:

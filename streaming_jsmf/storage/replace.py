@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError, first_line
-from streaming_jsmf.storage.objects import in_threads, reaching, remove_objects
+from streaming_jsmf.storage.objects import in_threads, objects_below, reaching, remove_objects
 from streaming_jsmf.storage.paths import (
     LAST_FILES,
     MARK,
@@ -28,8 +28,9 @@ from streaming_jsmf.storage.paths import (
     StorePath,
     file_exists,
     fsync_directory,
-    is_unfinished,
+    is_free,
     remove_file,
+    remove_trees,
     write_bytes,
 )
 
@@ -102,6 +103,7 @@ def require_replaceable(target: StorePath) -> None:
     and the files of a corpus or of topic shares.
     """
     if not isinstance(target, Path):
+        _require_own_objects(target)
         return
     require_outside(target)
     for folder, directories, files in os.walk(target):
@@ -115,9 +117,22 @@ def require_replaceable(target: StorePath) -> None:
                 continue
             path = Path(folder, name)
             if not _OF_A_RESULT.fullmatch(path.relative_to(target).as_posix()):
-                raise InputError(
-                    f"{path}: is not part of what is replaced and would be deleted; move it away"
-                )
+                raise _foreign(path)
+
+
+def _require_own_objects(target: UPath) -> None:
+    root = target.path.rstrip("/") + "/"
+    names = [name.removeprefix(root) for name in objects_below(target) if name.startswith(root)]
+    nodes = {name.removesuffix(ROOT) for name in names if f"/{name}".endswith(f"/{ROOT}")}
+    for name in names:
+        node, _, _ = f"/{name}/".partition("/c/")  # chunks
+        is_own = f"{node}/"[1:] in nodes or Path(name).name in (ROOT, MARK) or _OF_A_RESULT.fullmatch(name)
+        if not is_own:
+            raise _foreign(target / name)
+
+
+def _foreign(path: StorePath) -> InputError:
+    return InputError(f"{path}: is not part of what is replaced and would be deleted; move it away")
 
 
 def put_in_place(made: Path, target: Path) -> None:
@@ -165,7 +180,7 @@ def store_written(target: StorePath, *, overwrite: bool = False) -> Iterator[Sto
     with reaching(target):
         exists = target.exists()
     if exists:
-        if not overwrite and not is_unfinished(target):
+        if not overwrite and not is_free(target):
             raise _made_meanwhile(target)
         _remove_object_store(target)
     try:
@@ -219,6 +234,23 @@ def _renamed(beside: Path, target: Path, *, overwrite: bool) -> Iterator[None]:
         if os.path.lexists(beside):
             _remove(beside)
         raise
+
+
+@contextmanager
+def temporary_place(near: StorePath | None) -> Iterator[StorePath]:
+    """Yield an empty directory or prefix next to ``near``, by default a local one, which is removed at the end."""
+    if near is None or isinstance(near, Path):
+        if near is not None:
+            near.parent.mkdir(parents=True, exist_ok=True)
+        prefix = "streaming-jsmf-" if near is None else f".{near.name}.source-"
+        with TemporaryDirectory(prefix=prefix, dir=near and near.parent) as folder:
+            yield Path(folder)
+        return
+    place = near.with_name(f".{near.name}.source-{uuid.uuid4().hex}")
+    try:
+        yield place
+    finally:
+        remove_trees(place)
 
 
 def _made_meanwhile(target: StorePath) -> InputError:

@@ -2,33 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from io import BufferedReader
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from streaming_jsmf.errors import StoreError, pass_on_machine
-from streaming_jsmf.storage.objects import reaching
-from streaming_jsmf.storage.paths import StorePath, read_bytes
+from streaming_jsmf.storage.objects import Ranges
+from streaming_jsmf.storage.paths import StorePath, file_size, read_bytes, write_bytes
+
+#: Bytes of a request for a part of an object; larger parts are read whole.
+_READ_BYTES = 1 << 20
 
 
-def write_table(path: StorePath, table: Any) -> None:
-    """Write an Arrow table that can be read in parts."""
-    with table_writer(path, table.schema) as writer:
-        writer.write_table(table.combine_chunks())
-
-
-@contextmanager
-def table_writer(path: StorePath, schema: Any) -> Iterator[Any]:
-    """Yield the Arrow writer of a file, whose tables and batches follow each other."""
+def write_table(path: StorePath, table: Any, rows: int | None = None) -> None:
+    """Write an Arrow table as one batch, or in batches of so many ``rows``."""
+    batches = table.combine_chunks().to_batches(rows)
     if isinstance(path, Path):
-        with pa.ipc.new_file(str(path), schema) as writer:
-            yield writer
+        _write(path, table.schema, batches)
         return
-    with reaching(path), path.fs.open(path.path, "wb") as file, pa.ipc.new_file(file, schema) as writer:
-        yield writer
+    sink = pa.BufferOutputStream()
+    _write(sink, table.schema, batches)
+    write_bytes(path, sink.getvalue().to_pybytes())
+
+
+def write_ranges(path: Path, table: Any, ranges: NDArray[Any], number: int) -> None:
+    """Write the rows of a table by range, in their order, as one batch for each of a ``number`` of ranges."""
+    order = np.argsort(ranges, kind="stable")
+    whole = table.take(pa.array(order)).combine_chunks()
+    columns = [
+        column.chunk(0) if column.num_chunks else pa.array([], column.type) for column in whole.columns
+    ]
+    batch = pa.RecordBatch.from_arrays(columns, schema=whole.schema)
+    ends = np.searchsorted(ranges[order], np.arange(number), side="right").tolist()
+    _write(path, table.schema, (batch.slice(start, end - start) for start, end in pairwise([0, *ends])))
+
+
+def _write(sink: Any, schema: Any, batches: Iterable[Any]) -> None:
+    with pa.ipc.new_file(str(sink) if isinstance(sink, Path) else sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
 
 
 def read_table(path: StorePath) -> Any:
@@ -36,6 +55,30 @@ def read_table(path: StorePath) -> Any:
     with own_file(path):
         source = pa.memory_map(str(path)) if isinstance(path, Path) else pa.py_buffer(read_bytes(path))
         return pa.ipc.open_file(source).read_all()
+
+
+def read_range(path: StorePath, number: int) -> Any:
+    """Read one batch of a table, as a table; errors as ``read_table``."""
+    with own_file(path), opened(path) as file:
+        return pa.Table.from_batches([pa.ipc.open_file(file).get_batch(number)])
+
+
+def table_batches(path: StorePath) -> Iterator[Any]:
+    """Read a table batch by batch, as tables; the file is not open in between."""
+    with own_file(path), opened(path) as file:
+        number = pa.ipc.open_file(file).num_record_batches
+    return (read_range(path, i) for i in range(number))
+
+
+@contextmanager
+def opened(path: StorePath) -> Iterator[Any]:
+    """Open a file for Arrow. It is not mapped: pages of the whole file would count as memory of the process."""
+    if isinstance(path, Path):
+        with pa.OSFile(str(path)) as file:
+            yield file
+    else:
+        with BufferedReader(Ranges(path, file_size(path)), _READ_BYTES) as stream:
+            yield pa.PythonFile(stream, "r")
 
 
 @contextmanager

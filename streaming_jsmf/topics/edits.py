@@ -27,7 +27,7 @@ KIND, FORMAT_VERSION = "streaming_jsmf.topic_edits", 1
 
 #: Arrays of every model that ``shown_topics`` needs, and those that name the topics.
 NEEDED = ("topic_probability",)
-NAMED = ("word", "prominent_words", "label_words", "characteristic_words")
+NAMED = ("word", "shown_word", "prominent_words", "label_words", "characteristic_words")
 
 #: Maximum length of a label.
 MOST_CHARACTERS = 200
@@ -240,10 +240,16 @@ class EditedTopics:
         """The displayed topic numbers, (K',)."""
         return tuple(group[0] for group in self.groups)
 
+    @property
+    def words(self) -> NDArray[Any]:
+        """The words as they are shown, (N,): the most frequent form of those that are stems."""
+        return self.stored.arrays.get("shown_word", self.stored.arrays["word"])
+
     @cached_property
     def labels(self) -> tuple[tuple[str, ...], ...]:
         """The labels of the shown topics, (K',): a name given by a user, or label words; empty for merged topics."""
-        stored = topic_labels(self.stored.arrays)
+        arrays = self.stored.arrays
+        stored = topic_labels({**arrays, "word": self.words} if "word" in arrays else arrays)
         words = (stored[group[0]] if len(group) == 1 else () for group in self.groups)
         given = self.edits.labels
         return tuple((given[k],) if k in given else row for k, row in zip(self.numbers, words, strict=True))
@@ -254,7 +260,7 @@ class EditedTopics:
         arrays = self.model.arrays
         if "prominent_words" not in arrays:
             return tuple(map(", ".join, self.labels))
-        top = ([str(arrays["word"][word]) for word in row if word >= 0] for row in arrays["prominent_words"])
+        top = ([str(self.words[word]) for word in row if word >= 0] for row in arrays["prominent_words"])
         return tuple(", ".join(label or unlike(row)) for label, row in zip(self.labels, top, strict=True))
 
     @cached_property

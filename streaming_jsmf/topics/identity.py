@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.linalg.gram import gram
+from streaming_jsmf.linalg.panels import gram
 from streaming_jsmf.linalg.typing import Floats, Integers
 from streaming_jsmf.topics.edits import TopicEdits
 from streaming_jsmf.topics.store import Model

@@ -9,7 +9,7 @@ that was not committed, and results are bit-identical for all schedulers.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import PolishSettings, settings_of, takes
 from streaming_jsmf.corpus import Corpus, open_corpus
+from streaming_jsmf.corpus.vocabulary import Vocabulary
 from streaming_jsmf.display import location
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.inference.perplexity import Completer
@@ -168,7 +169,7 @@ def polish_model(
         "perplexity": [dict(zip(WATCHED, row, strict=False)) for row in watched if len(row) > 1],
     }
     return Model(
-        _arrays(start, topics.prior, found),
+        _arrays(start, topics.prior, found) | _shown_words(topics.words, corpus.vocabulary()),
         described,
         {**start.metrics, "polish": metrics},
         {
@@ -190,6 +191,13 @@ def polished_fingerprint(start: str, corpus: Corpus, settings: PolishSettings) -
 
 def _n_documents(found: PartialResult) -> int:
     return max(int(found.scalars["n_documents"]), 1)
+
+
+def _shown_words(words: Sequence[str], vocabulary: Vocabulary) -> dict[str, NDArray[Any]]:
+    if vocabulary.forms is None:
+        return {}
+    forms = dict(zip(vocabulary.words, vocabulary.forms, strict=True))
+    return {"shown_word": np.array([forms.get(word, word) for word in words], dtype=object)}
 
 
 def _arrays(start: Model, prior: Floats, found: PartialResult) -> dict[str, NDArray[Any]]:

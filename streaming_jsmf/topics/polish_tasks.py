@@ -87,10 +87,11 @@ def polish_job(
     plan: PolishPlan, topics: TopicParameters, partition_nonzeros: int | None, root: StorePath, result: str
 ) -> DocumentJob:
     """The job that takes the planned steps; ``result`` is the fingerprint of the request of the polished model."""
-    corpus, scan = plan.corpus, ScanSettings(partition_nonzeros=partition_nonzeros)
+    corpus, n_topics = plan.corpus, topics.prior.size
+    scan = ScanSettings(max_topics=n_topics, partition_nonzeros=partition_nonzeros)
     sampled = min(polish_step.SAMPLES * polish_step.SAMPLE_NONZEROS, corpus.nonzeros)
     # There are no more blocks of float32 sums than the nonzeros of a step allow.
-    block_sums = 4 * topics.prior.size * (polish_step.SAMPLE_NONZEROS // polish_step.NONZEROS_PER_WORD)
+    block_sums = 4 * n_topics * (polish_step.SAMPLE_NONZEROS // polish_step.NONZEROS_PER_WORD)
     return DocumentJob(
         "polish",
         root,

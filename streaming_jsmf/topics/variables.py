@@ -12,6 +12,7 @@ def _variable(dimensions: str, symbol: str, meaning: str) -> Variable:
 #: Arrays of every engine; ``alpha`` of LR-JSMF and ``topic_topic_of_documents`` exist only after polish.
 _COMMON = {
     "word": _variable("word", "", "vocabulary"),
+    "shown_word": _variable("word", "", "the most frequent form of each word, if words are stems"),
     "topic_": _variable("topic_", "", "topic number, second axis of topic_topic"),
     "rank": _variable("rank", "", "place in a word list, from 0"),
     "topic_probability": _variable("topic", "", "share of each topic in the corpus; sums to 1"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -64,7 +63,9 @@ from streaming_jsmf.ingestion.repeats import hash_values
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.stop_words import NONE as NO_STOP_WORDS
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
-from streaming_jsmf.storage.paths import exists, join, normalize
+from streaming_jsmf.storage.paths import StorePath, exists, join, normalize
+from streaming_jsmf.storage.replace import file_written
+from streaming_jsmf.storage.tables import opened
 
 _WORD_BYTES = 64 << 20  # of the words of rows that are sorted together
 _BUCKETS = b"n_buckets"
@@ -269,20 +270,15 @@ def write_buckets(pieces: Iterable[Any], target: Path, n_buckets: int) -> None:
     empty: batch i belongs to bucket i modulo ``n_buckets``. ``pieces`` are record batches with columns ``document``
     (dictionary of int64 or strings), ``word`` (dictionary of strings) and ``count`` (int32 or float32), without nulls.
     """
-    beside = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     parts = (_sort_by_bucket(part, n_buckets) for piece in pieces for part in _bounded(piece))
-    try:
-        first = next(parts, None)
-        schema = (pa.schema([]) if first is None else first[0].schema).with_metadata(
-            {_BUCKETS: str(n_buckets).encode()}
-        )
-        with pa.ipc.new_file(str(beside), schema) as writer:
-            for rows, ends in chain([] if first is None else [first], parts):
-                for start, stop in pairwise([0, *ends]):
-                    writer.write_batch(rows.slice(start, stop - start))
-        beside.replace(target)
-    finally:
-        beside.unlink(missing_ok=True)
+    first = next(parts, None)
+    schema = (pa.schema([]) if first is None else first[0].schema).with_metadata(
+        {_BUCKETS: str(n_buckets).encode()}
+    )
+    with file_written(target, overwrite=True) as made, pa.ipc.new_file(str(made), schema) as writer:
+        for rows, ends in chain([] if first is None else [first], parts):
+            for start, stop in pairwise([0, *ends]):
+                writer.write_batch(rows.slice(start, stop - start))
 
 
 def _bounded(batch: Any) -> Iterator[Any]:
@@ -312,7 +308,7 @@ def _sort_by_bucket(batch: Any, n_buckets: int) -> tuple[Any, list[int]]:
     return pa.record_batch(columns), np.cumsum(np.bincount(buckets, minlength=n_buckets)).tolist()
 
 
-def read_bucket(files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator[Batch]:
+def read_bucket(files: Sequence[StorePath], bucket: int, bad: BadRecords) -> Iterator[Batch]:
     """Yield the documents of a bucket in batches of about a million values; equal (document, word) are summed.
 
     Documents are sorted by id and words by bytes, so the result does not depend on the order of files or rows, to the
@@ -342,9 +338,9 @@ def read_bucket(files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator
     yield from _as_batches(rows[kept], codes[kept], totals[kept].astype(kind), documents, words)
 
 
-def _bucket_of(path: Path, bucket: int) -> Iterator[Any]:
+def _bucket_of(path: StorePath, bucket: int) -> Iterator[Any]:
     try:
-        with pa.memory_map(str(path)) as source:
+        with opened(path) as source:
             file = pa.ipc.open_file(source)
             n_buckets = int((file.schema.metadata or {}).get(_BUCKETS, b"0"))
             if not 0 <= bucket < n_buckets or file.num_record_batches % n_buckets:

@@ -139,6 +139,7 @@ class Batch:
         it is the id of a document without one, and passages of a document share it. None if it is the same as ``rows``.
     notes : By metadata column, what was repaired or left out.
     boilerplate : Number of documents from which boilerplate was removed, and of the tokens removed.
+    forms : See ``TokenLists``.
     """
 
     indptr: NDArray[Any]
@@ -151,6 +152,7 @@ class Batch:
     numbers: NDArray[Any] | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
     boilerplate: tuple[int, int] = (0, 0)
+    forms: Any = None
 
     @property
     def n_documents(self) -> int:

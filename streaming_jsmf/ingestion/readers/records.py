@@ -177,7 +177,7 @@ class TextReader(Source):
 def bags_of(tokens: TokenLists, rows: NDArray[np.int64]) -> Batch:
     """Return the bags of words of m documents; ``rows`` (m,)."""
     indptr, codes, counts = count_codes(tokens)
-    return Batch(indptr, codes, counts, rows, dictionary=tokens.dictionary)
+    return Batch(indptr, codes, counts, rows, dictionary=tokens.dictionary, forms=tokens.forms)
 
 
 def numbered(batches: Iterable[Batch], bad: BadRecords) -> Iterator[Batch]:

@@ -47,6 +47,7 @@ from streaming_jsmf.ingestion.readers.values import (
     require_columns,
     value_type,
 )
+from streaming_jsmf.storage.paths import StorePath
 
 BUCKET_BYTES = 64 << 20
 MAX_BUCKETS = 4096
@@ -113,7 +114,7 @@ class TriplesSource(RecordFiles):
         """Read one unit and write its rows to ``target``. One pass, with about a million rows in memory."""
         write_buckets(self._checked_rows(unit, bad), target, n_buckets)
 
-    def gather(self, files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator[Batch]:
+    def gather(self, files: Sequence[StorePath], bucket: int, bad: BadRecords) -> Iterator[Batch]:
         """Yield the documents of a bucket, from the files of all units (see ``read_bucket``)."""
         return read_bucket(files, bucket, bad)
 

@@ -48,6 +48,7 @@ class TokenLists:
 
     ``excerpts`` is an Arrow array of m strings, or None; ``boilerplate`` has the numbers of texts that lost words to
     ``without_boilerplate`` and of these words. Tokens of passages have the number of the text of each in ``texts``.
+    ``forms`` counts the words of each stem, in an Arrow table of ``word`` (the stem), ``form`` and ``count``.
     """
 
     indptr: NDArray[np.int64]
@@ -56,6 +57,7 @@ class TokenLists:
     excerpts: Any = None
     boilerplate: tuple[int, int] = (0, 0)
     texts: NDArray[np.int64] | None = None
+    forms: Any = None
 
 
 def split_words(texts: Any, form: Form = "NFC") -> TokenLists:
@@ -70,9 +72,13 @@ def split_words(texts: Any, form: Form = "NFC") -> TokenLists:
     if content.isascii():
         return TokenLists(indptr, codes, distinct)
     starts, lengths, words = _words_of(distinct, form)
-    ends, flat = np.zeros(len(indptr), np.int64), np.empty(int(lengths[codes].sum()), np.int32)
-    _replace(indptr, codes, starts, lengths, np.asarray(words.indices), ends, flat)
-    return TokenLists(ends, flat, words.dictionary)
+    numbers = lengths[codes]
+    ends = np.concatenate([[0], np.cumsum(numbers, dtype=np.int64)])
+    places = starts[codes]
+    if (numbers != 1).any():
+        places = np.repeat(places - ends[:-1].astype(np.int32), numbers)
+        places += np.arange(len(places), dtype=np.int32)
+    return TokenLists(ends[indptr], np.asarray(words.indices)[places], words.dictionary)
 
 
 def string_buffers(texts: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
@@ -179,19 +185,6 @@ def _is(code: int, key: Any, start: Any, end: Any, keys: Any, ends: Any, letters
     while same < length and letters[first + same] == letters[start + same]:
         same += _ONE
     return same == length == np.uint64(ends[code + 1]) - first
-
-
-@compiled(nogil=True)
-def _replace(indptr: Any, codes: Any, starts: Any, lengths: Any, words: Any, ends: Any, out: Any) -> None:
-    """Set ``out`` to the words of each piece, ``words[starts[piece]:][:lengths[piece]]``, ``ends`` to their indptr."""
-    used = 0
-    for m in range(len(indptr) - 1):
-        for i in range(indptr[m], indptr[m + 1]):
-            piece = codes[i]
-            for j in range(starts[piece], starts[piece] + lengths[piece]):
-                out[used] = words[j]
-                used += 1
-        ends[m + 1] = used
 
 
 def _words_of(pieces: Any, form: Form) -> tuple[NDArray[np.int32], NDArray[np.int32], Any]:

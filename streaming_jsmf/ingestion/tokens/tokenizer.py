@@ -122,11 +122,12 @@ class Tokenizer:
             tokens = self._split(texts)
             if self.stemmer is not None:
                 tokens = _stemmed(tokens, self.stemmer, self.stop_words)
+        forms = tokens.forms
         if self.phrases:
             tokens = with_phrases(tokens, self.phrases)
         tokens = tokens if self.ngrams == 1 else with_ngrams(tokens, self.ngrams)
         excerpts = _beginnings(texts, self.excerpt) if self.excerpt else None
-        return replace(tokens, excerpts=excerpts, boilerplate=removed, texts=passages)
+        return replace(tokens, excerpts=excerpts, boilerplate=removed, texts=passages, forms=forms)
 
     def _split(self, texts: Any) -> TokenLists:
         if self.name == "arrow":
@@ -261,7 +262,12 @@ def _stemmed(tokens: TokenLists, language: str, stop_words: str) -> TokenLists:
     words = tokens.dictionary.to_pylist()
     stems = [word if kept else stem(word) for word, kept in zip(words, spared, strict=True)]
     encoded = pa.array(stems, pa.string()).dictionary_encode()
-    return TokenLists(tokens.indptr, np.asarray(encoded.indices)[tokens.codes], encoded.dictionary)
+    count = np.bincount(tokens.codes, minlength=len(words))
+    forms = pa.table(
+        {"word": encoded.cast(pa.string()), "form": tokens.dictionary.cast(pa.string()), "count": count}
+    )
+    codes = np.asarray(encoded.indices)[tokens.codes]
+    return TokenLists(tokens.indptr, codes, encoded.dictionary, forms=forms)
 
 
 @cache

@@ -5,40 +5,24 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
 from streaming_jsmf.config import ScanSettings
-from streaming_jsmf.jobs.checkpoints import PartialResult
+from streaming_jsmf.jobs.checkpoints import Held, PartialResult
 from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.jobs.run import Reduction
 from streaming_jsmf.linalg.typing import Single
-from streaming_jsmf.storage.arrays import ArrayDigest, Variable, read_array
+from streaming_jsmf.storage.arrays import ArrayDigest, Variable, read_panels
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.timing import span
 
 if TYPE_CHECKING:
     from streaming_jsmf.moments.store import Moments
 
-Value = TypeVar("Value")
-
 #: One scan over the partitions: what it computes, and the keys of its parts and folds.
 Scan: TypeAlias = tuple[Reduction, FoldOrder]
-
-
-class Held(dict[str, Any]):
-    """Values kept in the memory of this process, by name; empty when it is sent to another process."""
-
-    def once(self, name: str, compute: Callable[[], Value]) -> Value:
-        """The value under this name, by default that of ``compute``, which is then kept."""
-        if name not in self:
-            self[name] = compute()
-        value: Value = self[name]
-        return value
-
-    def __reduce__(self) -> tuple[type[Held], tuple[()]]:
-        return Held, ()
 
 
 class Stage(ABC):
@@ -125,8 +109,8 @@ class SumStage(Stage):
 class BasisReduction:
     """Base class of reductions that multiply with the basis of a store.
 
-    Workers in other processes read the array ``basis_name`` from ``store`` and verify its digest ``basis``. In this one
-    all tasks share what is ``held``.
+    Workers in other processes read the ``columns`` (from, to) of the array ``basis_name`` from ``store`` and verify its
+    digest ``basis``. In this one all tasks share what is ``held``.
     """
 
     n_words: int
@@ -135,24 +119,29 @@ class BasisReduction:
     basis: ArrayDigest
     basis_name: str
     hint: str
+    columns: tuple[int, int]
     held: Held = field(default_factory=Held, compare=False, repr=False)
 
     @classmethod
-    def of(cls, store: Moments, basis: str = "basis") -> Self:
-        """The reduction for a store and one of its bases."""
+    def of(cls, store: Moments, basis: str = "basis", columns: slice | None = None) -> Self:
+        """The reduction for a store and one of its bases, or some columns of it."""
         recent = store.recent or Held()
         held = Held({name: recent[name] for name in recent.keys() & {basis}})
         digest = store.array_digest(basis)
-        return cls(store.n_words, store.settings, store.path, digest, basis, store.hint, held)
+        first, last, _ = (columns or slice(None)).indices(digest.shape[1])
+        return cls(store.n_words, store.settings, store.path, digest, basis, store.hint, (first, last), held)
 
     def read_basis(self) -> Single:
-        """The basis in float32. Raises ``StoreError`` if it is damaged."""
+        """The columns of the basis in float32. Raises ``StoreError`` if it is damaged."""
 
         def single() -> Single:
-            basis = self.held.get(self.basis_name)
-            if basis is None:
-                basis = read_array(self.store, self.basis_name, self.basis, hint=self.hint)
-            return np.asarray(basis, np.float32)
+            columns, basis = slice(*self.columns), self.held.get(self.basis_name)
+            if basis is not None:
+                return np.ascontiguousarray(basis[:, columns], np.float32)
+            found = np.empty((self.basis.shape[0], columns.stop - columns.start), np.float32)
+            for rows, panel in read_panels(self.store, self.basis_name, self.basis, hint=self.hint):
+                found[rows] = panel[:, columns]
+            return found
 
         with span("commit"):
             return self.held.once("single", single)

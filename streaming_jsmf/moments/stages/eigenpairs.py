@@ -6,11 +6,13 @@ A third pass computes C W, for directions W outside Q, if the store holds a samp
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.config.scan import LARGEST_SAMPLE
@@ -31,7 +33,7 @@ from streaming_jsmf.linalg.sampled import (
     outside_directions,
 )
 from streaming_jsmf.linalg.typing import Floats, Integers
-from streaming_jsmf.moments.partition import load_block
+from streaming_jsmf.moments.partition import iter_scaled
 from streaming_jsmf.moments.stages.base import BasisReduction, Scan, Stage, SumStage
 from streaming_jsmf.moments.stages.range import SAMPLE, HeldPart, read_fitted, read_sample
 from streaming_jsmf.storage.arrays import Variable
@@ -45,6 +47,9 @@ logger = logging.getLogger(__name__)
 #: A third pass is made if not all documents are fitted and the estimated error of the eigenpairs after two is larger.
 SMALL_ERROR = 0.001
 
+#: Bytes of a panel of a product in float32. Does not affect the bits of the result.
+PANEL_BYTES = 2**30
+
 #: A larger estimated error is logged as a warning, with a way to reduce it.
 LARGEST_ERROR = 0.1
 
@@ -57,13 +62,20 @@ class ProductReduction(BasisReduction):
     """H'(H Q) of each partition, additive for a given Q: the basis, or the directions W."""
 
     def compute(self, source: Partition | HeldPart) -> PartialResult:
-        basis = self.read_basis()
+        basis, product = self.read_basis(), None
+        for block in self._documents(source):
+            product = apply_gram(block, basis, product)
+        assert product is not None, "a partition has units"
+        return PartialResult({"projection": product})
+
+    def _documents(self, source: Partition | HeldPart) -> Iterator[csr_array[Any]]:
+        """The scaled counts, with one row group in memory at a time."""
+        if not isinstance(source, HeldPart):
+            yield from iter_scaled(source, self.n_words, self.settings.document_weights)
+            return
         with span("read"):
-            if isinstance(source, HeldPart):
-                block = source.read(self.n_words)
-            else:
-                block = load_block(source, self.n_words, self.settings.document_weights)
-        return PartialResult({"projection": apply_gram(block, basis)})
+            block = source.read(self.n_words)
+        yield block
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         return added_in_place(folded, partial)
@@ -72,7 +84,8 @@ class ProductReduction(BasisReduction):
 class ProductStage(SumStage):
     """A pass of a store with documents: the product of C with one of its bases.
 
-    A store that holds all documents reads them instead of the corpora.
+    A store that holds all documents reads them instead of the corpora. A product that is too large for a worker is
+    computed in panels of columns, each in a scan of its own.
     """
 
     reads: ClassVar = (SAMPLE,)
@@ -89,8 +102,19 @@ class ProductStage(SumStage):
         checkpoints = store.checkpoints("range")
         return [HeldPart(checkpoints, key) for key in store.manifest.part_keys]
 
-    def reduction(self, store: Moments) -> ProductReduction:
-        return ProductReduction.of(store, *self.inputs)
+    def reduction(self, store: Moments, columns: slice | None = None) -> ProductReduction:
+        (basis,) = self.inputs
+        return ProductReduction.of(store, basis, columns)
+
+    def scans(self, store: Moments) -> Sequence[Scan]:
+        """One scan for each panel; the keys of its parts include the columns if there are several."""
+        (digest,) = map(store.array_digest, self.inputs)
+        cut = [*column_panels(*digest.shape)]
+        salts = [[f"columns {columns.start} to {columns.stop}"] if len(cut) > 1 else [] for columns in cut]
+        return [
+            (self.reduction(store, columns), store.order_with(digest.sha256, *salt))
+            for columns, salt in zip(cut, salts, strict=True)
+        ]
 
 
 class ProjectionStage(ProductStage):
@@ -103,12 +127,10 @@ class ProjectionStage(ProductStage):
     inputs = ("basis",)
 
     def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
-        (total,) = folded
-        return PartialResult({"projection": _product(store, total, store.read("basis"))})
+        return PartialResult({"projection": _product(store, folded, "basis")})
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """When folding: two sums, and a product in float32."""
-        return 20 * n_words * min(settings.basis_width, n_words)
+        return _task_memory(n_words, settings.basis_width)
 
 
 class DirectionsStage(Stage):
@@ -162,14 +184,10 @@ class RefinementStage(ProductStage):
 
     def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
         """C W, without columns if W has none."""
-        total, directions = next(folded, None), store.read("directions")
-        return PartialResult(
-            {"refinement": directions if total is None else _product(store, total, directions)}
-        )
+        return PartialResult({"refinement": _product(store, folded, "directions")})
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """As for ``ProjectionStage``, with fewer columns."""
-        return 20 * n_words * min(settings.max_topics + GUARD_VECTORS, n_words)
+        return _task_memory(n_words, settings.max_topics + GUARD_VECTORS)
 
 
 class EigenpairsStage(Stage):
@@ -206,9 +224,24 @@ class EigenpairsStage(Stage):
         return _eigenpairs_memory(n_words, settings, settings.basis_width + more)
 
 
-def _product(store: Moments, total: PartialResult, basis: Floats) -> Floats:
-    """C Q of Eq. 1 from the sums of ``ProductReduction`` over all partitions, in their memory."""
-    product: Floats = total.arrays["projection"]
+def column_panels(n_words: int, width: int) -> Iterator[slice]:
+    """Columns whose products a task computes together: as few panels as ``PANEL_BYTES`` allow, of about equal width."""
+    count = max(1, math.ceil(width / max(1, PANEL_BYTES // (4 * n_words))))
+    return panels(width, math.ceil(width / count))
+
+
+def _task_memory(n_words: int, width: int) -> int:
+    """Peak bytes of a panel when it is folded: two sums, and a product in float32."""
+    widest = next(column_panels(n_words, min(width, n_words)))
+    return 20 * n_words * int(widest.stop)
+
+
+def _product(store: Moments, folded: Iterator[PartialResult], name: str) -> Floats:
+    """C Q of Eq. 1 from the sums of ``ProductReduction`` over all partitions, in the memory of a single panel."""
+    basis, sums = store.read(name), [total.arrays["projection"] for total in folded]
+    if not sums:
+        return basis  # without columns
+    product: Floats = _joined(sums)
     weight, diagonal = store.scalars("range")["total_weight"], store.read("diagonal")[:, None]
 
     def finish(rows: slice) -> None:

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, added
+from streaming_jsmf.jobs.checkpoints import Checkpoints, Held, PartialResult, added
 from streaming_jsmf.linalg.csr import apply_gram
 from streaming_jsmf.linalg.eigen import (
     GUARD_VECTORS,
@@ -29,8 +29,8 @@ from streaming_jsmf.linalg.eigen import (
 from streaming_jsmf.linalg.probes import drawn_rows, gaussian_probes, uniform_probes
 from streaming_jsmf.linalg.sampled import SampleParts, sample_eigenpairs
 from streaming_jsmf.linalg.typing import Integers, Mask, Single
-from streaming_jsmf.moments.partition import load_partition
-from streaming_jsmf.moments.stages.base import Held, Scan, Stage
+from streaming_jsmf.moments.partition import PartitionSums, iter_scaled, load_partition
+from streaming_jsmf.moments.stages.base import Scan, Stage
 from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
 
@@ -72,20 +72,24 @@ class RangeReduction:
 
     def compute(self, partition: Partition) -> PartialResult:
         """One pass over the partition's data."""
+        if self.settings.range_finder == "halko":
+            return self._sketched(partition, PartitionSums(self.n_words))
         with span("read"):
             block, sums = load_partition(
                 partition, self.n_words, self.settings.document_weights, self._drawn(partition)
             )
-        if self.settings.range_finder == "sample":
-            lengths, words = (
-                np.diff(block.indptr).astype(np.int32),
-                block.indices.astype(np.int32, copy=False),
-            )
-            documents = {LENGTHS: lengths, WORDS: words, VALUES: block.data}
-            return PartialResult({**sums.arrays, **documents}, {**sums.scalars, "n_held": block.shape[0]})
-        width = min(self.settings.sketch_width, self.n_words)
+        lengths, words = np.diff(block.indptr).astype(np.int32), block.indices.astype(np.int32, copy=False)
+        documents = {LENGTHS: lengths, WORDS: words, VALUES: block.data}
+        return PartialResult({**sums.arrays, **documents}, {**sums.scalars, "n_held": block.shape[0]})
+
+    def _sketched(self, partition: Partition, sums: PartitionSums) -> PartialResult:
+        width, sketch = min(self.settings.sketch_width, self.n_words), None
         probes = gaussian_probes(self.n_words, width, self.settings.seed, SHARED_PROBES)
-        return PartialResult({**sums.arrays, "sketch": apply_gram(block, probes)}, sums.scalars)
+        for block in iter_scaled(partition, self.n_words, self.settings.document_weights, sums):
+            sketch = apply_gram(block, probes, sketch)
+        assert sketch is not None, "a partition has units"
+        found = sums.finish()
+        return PartialResult({**found.arrays, "sketch": sketch}, found.scalars)
 
     def _drawn(self, partition: Partition) -> Mask | None:
         """Mask of the documents to keep, or None for all.

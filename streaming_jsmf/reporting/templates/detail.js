@@ -101,7 +101,7 @@ function drawWords(topic, place) {
   );
   const parts = [
     element("p", { class: "faint head-of-words" }, "gray: uses in the corpus; blue: in this topic"),
-    element("p", { class: "faint head-of-words" }, "p(word | topic) · p(topic | word)"),
+    element("p", { class: "faint head-of-words" }, "share of the topic · share of the word's uses"),
     element("ol", { class: "bars long" }, ...items),
   ];
   if (found.length > FIRST_WORDS) {

@@ -10,12 +10,7 @@ function drawMap(section) {
   const height = Math.round(Math.min(Math.max(width * 0.7, 400), Math.max(innerHeight - 220, 400)));
   const fit = mapFit(width, height);
   const colors = topicColors();
-  const svg = d3
-    .create("svg")
-    .attr("viewBox", `0 0 ${width} ${height}`)
-    .attr("class", "map")
-    .attr("role", "group")
-    .attr("aria-label", "Map of the topics. Arrow keys move between topics, Enter selects.");
+  const svg = mapDrawing(width, height, "Map of the topics. Arrow keys move between topics, Enter selects.");
   const circles = svg
     .append("g")
     .selectAll("circle")
@@ -28,27 +23,36 @@ function drawMap(section) {
     .classed("doubtful", (topic) => topics[topic].warnings.length > 0)
     .on("pointerenter pointermove", (event, topic) => showTooltip(linesOf(topic), event.clientX, event.clientY))
     .on("pointerleave blur", hideTooltip)
-    .on("focus", (event, topic) => showTooltipBeside(event.currentTarget, topic))
+    .on("focus", (event, topic) => showTooltipBeside(event.currentTarget, linesOf(topic)))
     .on("click", (_, topic) => select(topic))
     .on("keydown", moveFocus);
   const labels = svg.append("g").attr("class", "labels").attr("aria-hidden", "true");
   mapShown = { svg, circles, labels, fit, transform: d3.zoomIdentity };
+  const zoom = mapZoom(svg, width, height, (transform) => {
+    mapShown.transform = transform;
+    placeMap();
+  });
+  place.replaceChildren(mapButtons(svg, zoom), svg.node());
+  const first = circles.filter((topic) => topic === (selected ?? 0)).attr("tabindex", 0);
+  placeMap();
+  // The map is drawn again when the panel opens; keep the focus for keyboard users.
+  if (focused) first.node().focus();
+}
+
+function mapDrawing(width, height, label) {
+  return d3.create("svg").attr("viewBox", `0 0 ${width} ${height}`).attr("class", "map").attr("role", "group").attr("aria-label", label);
+}
+
+function mapZoom(svg, width, height, zoomed) {
   const zoom = d3
     .zoom()
     .scaleExtent([1, 12])
     .translateExtent([[0, 0], [width, height]])
     // The wheel without Ctrl and a single finger scroll the page.
     .filter((event) => (event.type === "wheel" ? event.ctrlKey || event.metaKey : !event.touches || event.touches.length > 1))
-    .on("zoom", ({ transform }) => {
-      mapShown.transform = transform;
-      placeMap();
-    });
+    .on("zoom", ({ transform }) => zoomed(transform));
   svg.call(zoom);
-  place.replaceChildren(mapButtons(svg, zoom), svg.node());
-  const first = circles.filter((topic) => topic === (selected ?? 0)).attr("tabindex", 0);
-  placeMap();
-  // The map is drawn again when the panel opens; keep the focus for keyboard users.
-  if (focused) first.node().focus();
+  return zoom;
 }
 
 /** Transform coordinates of the map to those of the drawing, with the same scale for both axes. */
@@ -111,6 +115,10 @@ function placeLabels() {
     taken.push(box);
     shown.push({ topic, ...box });
   }
+  writeLabels(labels, shown);
+}
+
+function writeLabels(labels, shown) {
   labels
     .selectAll("text")
     .data(shown, (one) => one.topic)
@@ -163,16 +171,21 @@ function moveFocus(event, topic) {
     select(topic);
     return;
   }
-  const directions = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-  const direction = directions[event.key];
-  if (!direction) return;
+  if (!arrows[event.key]) return;
   event.preventDefault();
-  const { fit, circles } = mapShown;
+  focusNearest(event.key, topic, mapShown.circles, mapShown.fit.x, mapShown.fit.y);
+}
+
+const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+
+/** Focus the circle, drawn for a number, that is nearest to that of `own` in the direction of an arrow key. */
+function focusNearest(key, own, circles, x, y) {
+  const [right, down] = arrows[key] ?? [0, 0];
   let [nearest, least] = [null, Infinity];
-  for (let other = 0; other < K; other++) {
-    const [dx, dy] = [fit.x(other) - fit.x(topic), fit.y(other) - fit.y(topic)];
-    const along = dx * direction[0] + dy * direction[1];
-    const aside = Math.abs(dx * direction[1]) + Math.abs(dy * direction[0]);
+  for (const other of circles.data()) {
+    const [dx, dy] = [x(other) - x(own), y(other) - y(own)];
+    const along = dx * right + dy * down;
+    const aside = Math.abs(dx * down) + Math.abs(dy * right);
     if (along > 1e-6 && along + 2 * aside < least) [nearest, least] = [other, along + 2 * aside];
   }
   if (nearest === null) return;
@@ -180,10 +193,10 @@ function moveFocus(event, topic) {
   circles.filter((other) => other === nearest).node().focus();
 }
 
-function showTooltipBeside(node, topic) {
+function showTooltipBeside(node, lines) {
   if (!node.matches(":focus-visible")) return;
   const box = node.getBoundingClientRect();
-  showTooltip(linesOf(topic), box.right, box.bottom);
+  showTooltip(lines, box.right, box.bottom);
 }
 
 onSelect(() => {

@@ -117,7 +117,7 @@ function linesOfCell(row, column) {
   const lines = [names];
   if (together) {
     lines.push(`in the same document ${together.ratio[row * K + column].toFixed(2)} times as often as by chance`);
-    lines.push(`p(topic ${topics[column].number} | topic ${topics[row].number} in the same document) = ${percent(together.given[row * K + column])}`);
+    lines.push(`where topic ${topics[row].number} occurs, ${percent(together.given[row * K + column])} of the text is of topic ${topics[column].number}`);
   }
   lines.push(`similarity of words: ${percent(alike[row * K + column])}`);
   return lines;

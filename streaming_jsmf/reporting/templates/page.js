@@ -86,6 +86,8 @@ function refresh(view) {
   if (view.drawnFor === appearance(view)) return;
   view.drawnFor = appearance(view);
   view.draw(view.section);
+  // What scrolls is reached by the keyboard.
+  for (const box of view.section.querySelectorAll(".scroll")) box.tabIndex = box.scrollWidth > box.clientWidth ? 0 : -1;
 }
 
 const dark = matchMedia("(prefers-color-scheme: dark)");

@@ -13,7 +13,7 @@ function start() {
   });
   registerView("words", drawWordView);
   if (groups) registerView("groups", drawGroupView);
-  registerView("outliers", () => {}); // ignored if the page has none
+  registerView("documents", drawDocuments); // ignored if the page has none
   if (data.levels) registerView("levels", drawLevels);
   registerView("trust", () => {});
   document.addEventListener("click", followLink);
