@@ -27,6 +27,7 @@ _NAMES = {
     "interface.choose_k": "choose_k",
     "interface.fit": "fit",
     "interface.topic_model": "TopicModel",
+    "interface.update": "update",
     "jobs.execution": "Execution",
     "moments.store": "open_moments",
     "moments.scan": "scan",

@@ -7,6 +7,7 @@ from typing import Any, Literal, overload
 
 import pandas as pd
 
+from streaming_jsmf.config import UpdateSettings
 from streaming_jsmf.config.inference import InferSettings as InferSettings
 from streaming_jsmf.config.inference import PolishSettings as PolishSettings
 from streaming_jsmf.config.inference import StodSettings as StodSettings
@@ -35,6 +36,7 @@ from streaming_jsmf.estimators.engines import STOD as STOD
 from streaming_jsmf.interface.choose_k import Comparison
 from streaming_jsmf.interface.fit import Fitted
 from streaming_jsmf.interface.topic_model import TopicModel as TopicModel
+from streaming_jsmf.interface.update import Update
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution as Execution
 from streaming_jsmf.moments.changes import Changes
@@ -537,6 +539,51 @@ def transform(
     performance_report: Any = ...,
     allow_mixed: bool = ...,
 ) -> SharesFile: ...
+def update(
+    model: AnyModel,
+    source: Any,
+    *,
+    settings: UpdateSettings | None = ...,
+    reading: IngestRequest | None = ...,
+    execution: Execution | None = ...,
+    listener: Listener = ...,
+    steps: int | None = ...,
+    vanished: Literal["remove", "keep"] | None = ...,
+    reader: Literal[
+        "text",
+        "text-files",
+        "mail",
+        "lines",
+        "docword",
+        "triples",
+        "ratings",
+        "baskets",
+        "npz",
+        "matrix-market",
+        "h5ad",
+        "bag-of-words-parquet",
+    ]
+    | None = ...,
+    read: Any = ...,
+    on_bad_record: Literal["fail", "quarantine"] = ...,
+    files: Any = ...,
+    id: str | PathLike[str] | None = ...,
+    date_format: str | PathLike[str] | None = ...,
+    text: str | Sequence[str] = ...,
+    metadata: Literal["all"] | str | Sequence[str] = ...,
+    encoding: Any = ...,
+    header: Literal["auto", "first", "none"] | str = ...,
+    columns: str | Sequence[str] = ...,
+    quoting: Literal["auto", "none"] = ...,
+    excerpt: int = ...,
+    split: int | None = ...,
+    language_column: bool = ...,
+    scheduler: str | PathLike[str] = ...,
+    workers: int | None = ...,
+    memory: int | str | None = ...,
+    performance_report: Any = ...,
+    allow_mixed: bool = ...,
+) -> Update: ...
 def view(
     model: AnyModel,
     *,

@@ -88,7 +88,7 @@ def test_verbs_share_their_options() -> None:
     assert having("--help-all") == set(NAMES)
     assert having("--quiet") == having("--verbose") == having("--log-json") == long
     assert having("--json") == set(NAMES) - {"view"}
-    assert having("--overwrite") == set(NAMES) - {"topics", "evaluate", "view", "info"}
+    assert having("--overwrite") == set(NAMES) - {"topics", "evaluate", "update", "view", "info"}
 
 
 @pytest.mark.parametrize(
@@ -183,6 +183,7 @@ VERBS = {
     "fit": f"fit {{corpus}} {{out}} --topics 3 --steps 6 {ALONE}",
     "choose-k": f"choose-k {{moments}} --topics 2,5 --out {{out}} --replicas 0 {ALONE}",
     "polish": f"polish {{model}} {{corpus}} {{out}} --steps 6 {ALONE}",
+    "update": f"update {{model}} {{corpus}} {ALONE}",
     "topics": "topics {model}",
     "transform": f"transform {{model}} {{corpus}} {{out}} {ALONE}",
     "documents": "documents {model} {shares} --topic 1",

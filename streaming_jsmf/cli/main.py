@@ -18,7 +18,7 @@ from streaming_jsmf.cli.info import info
 from streaming_jsmf.cli.outcome import outcome_of
 from streaming_jsmf.cli.queries import documents, over_time
 from streaming_jsmf.cli.report import report, view
-from streaming_jsmf.cli.stages import fit, infer, ingest, polish, scan, simulate, transform
+from streaming_jsmf.cli.stages import fit, infer, ingest, polish, scan, simulate, transform, update
 from streaming_jsmf.cli.topics import topics
 from streaming_jsmf.display import location, printable, spelled
 from streaming_jsmf.errors import options_named
@@ -30,6 +30,7 @@ COMMANDS = (
     infer,
     fit,
     choose_k,
+    update,
     polish,
     topics,
     transform,

@@ -14,6 +14,7 @@ import click
 from streaming_jsmf.cli.topics import print_topics
 from streaming_jsmf.cli.verb import (
     json_option,
+    json_text,
     option,
     options_of,
     overwrite_option,
@@ -31,6 +32,7 @@ from streaming_jsmf.config import (
     ShareSettings,
     SimulationSettings,
     StodSettings,
+    UpdateSettings,
     engine_settings_of,
 )
 from streaming_jsmf.config.inference import POLISH
@@ -180,6 +182,28 @@ def fit(source: str, model: str, topics: str, as_json: bool = False, **options: 
     _allow_local_tokenizers(options)
     fitted = run(source, model, topic_numbers(topics), progress=False, **options)
     return partial(print_topics, *fitted.models, as_json=as_json)
+
+
+@verb("streaming-jsmf update NEWS articles/", "streaming-jsmf update NEWS 'articles/*.csv' --vanished keep")
+@path("model")
+@click.argument("source")
+@options_of(UpdateSettings)
+@ingest_options(without=FIXED_BY_MODEL, common=())
+@json_option(help="Print the changes as JSON.")
+def update(model: str, source: str, as_json: bool = False, **options: Any) -> str:
+    """Let MODEL, which fit made, follow its source.
+
+    Reads the files of SOURCE that are new or have changed, as fit read them unless options say otherwise, removes the
+    documents of those that are gone, and polishes the topics from the present ones. Topics keep their numbers, labels
+    and edits; new and vanished ones are listed. The shares kept beside MODEL are computed again.
+
+    Run the same command again to resume after an interruption; without changes it does nothing.
+    """
+    from streaming_jsmf.interface.update import update as run
+
+    _allow_local_tokenizers(options)
+    found = run(model, source, **options)
+    return json_text(found.fields()) if as_json else str(found)
 
 
 @verb("streaming-jsmf polish MODEL CORPUS BETTER --steps 40")

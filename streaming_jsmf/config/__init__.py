@@ -20,6 +20,8 @@ from streaming_jsmf.config.inference import PolishSettings as PolishSettings
 from streaming_jsmf.config.inference import Rectifier as Rectifier
 from streaming_jsmf.config.inference import Refinement as Refinement
 from streaming_jsmf.config.inference import StodSettings as StodSettings
+from streaming_jsmf.config.inference import UpdateSettings as UpdateSettings
+from streaming_jsmf.config.inference import Vanished as Vanished
 from streaming_jsmf.config.ingest import ALL_DOCUMENTS as ALL_DOCUMENTS
 from streaming_jsmf.config.ingest import FIXED_BY_MODEL as FIXED_BY_MODEL
 from streaming_jsmf.config.ingest import INGEST_SETTINGS as INGEST_SETTINGS

@@ -295,3 +295,23 @@ class PolishSettings(Settings):
     rounds: int = setting(4, group=POLISH, rare=True, ge=2)
     held_out: int = setting(1000, group=POLISH, rare=True, ge=0)
     seed: int = seed_setting()
+
+
+#: What happens to documents whose file the source no longer has.
+Vanished = Literal["remove", "keep"]
+
+
+@dataclass(frozen=True)
+class UpdateSettings(Settings):
+    """How a model follows its source.
+
+    Parameters
+    ----------
+    steps
+        Number of passes that polish the topics, starting from the present ones.
+    vanished
+        Whether to remove or keep the documents of files that SOURCE no longer has.
+    """
+
+    steps: int | None = setting(None, absent="a third of those of fit, at least 3", ge=1)
+    vanished: Vanished | None = setting(None, absent="remove, if they are at most half of all")

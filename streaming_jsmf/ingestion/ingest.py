@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory,
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.bags import Contents, read_source
 from streaming_jsmf.ingestion.columns import choose_types
+from streaming_jsmf.ingestion.files import FILES_NAME
 from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.job import Column, Ingest, Piece
 from streaming_jsmf.ingestion.losses import (
@@ -37,15 +38,18 @@ from streaming_jsmf.ingestion.words import (
     choose_words,
     count_words,
     full_forms,
+    new_words,
     with_found_phrases,
     with_language,
     word_counts,
 )
+from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.workspace import Publish
 from streaming_jsmf.process_limits import PROCESS_BYTES
 from streaming_jsmf.storage.paths import AnyPath, StorePath, is_url, normalize
+from streaming_jsmf.storage.tables import write_table
 
 logger = logging.getLogger(__name__)
 
@@ -216,14 +220,27 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, publish: Publish
         **(origin.settings or {}),
         **curation_fields(ingest),
         **({PHRASES: "\n".join(phrases)} if phrases else {}),
+        **({} if ingest.grows is None else new_words(ingest, n_documents, counted)),
         **read,
         "duplicate_documents": n_duplicates,
     }
     with publish() as made:
         entries = link_shards(root, step, shards, made)
         write_quarantine(ingest, made)
+        if ingest.files is not None:
+            runs = _runs(ingest, pieces, shards)
+            write_table(made / FILES_NAME, ingest.files.table(runs, numbered=not ingest.ids))
         described = replace(origin, dropped=dropped, settings=settings)
         finish_directory(made, entries, totals, described, full_forms(ingest, pieces, totals.words))
+
+
+def _runs(ingest: Ingest, pieces: Sequence[Piece], written: Sequence[Record]) -> Iterator[tuple[str, int]]:
+    """Yield the path of the file, and the number, of each run of kept documents."""
+    assert ingest.files is not None
+    for piece, record in zip(pieces, written, strict=True):
+        units = dict(piece.group.numbered())
+        for unit, documents in record["of_units"]:
+            yield ingest.files.path(units[unit].path), documents
 
 
 def _require_many_or_short(ingest: Ingest, pieces: Sequence[Piece]) -> None:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from streaming_jsmf.config import Curation, OnBadRecord
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
+from streaming_jsmf.ingestion.files import Grown, SourceFiles
 from streaming_jsmf.ingestion.readers.base import Unit
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
@@ -110,6 +111,8 @@ class Ingest:
     known_kinds : Kinds (see ``columns``) of the metadata columns of the corpus of the vocabulary, "" for strings.
     max_dropped : Share of the documents that may be lost.
     ids : Type of the ids, int64 or string, known after the first pass; "" numbers the documents.
+    files : The files of the source, recorded with a corpus that can grow.
+    grows : The corpus that the documents are added to, if there is one.
     columns : Metadata columns of the corpus, known after the first pass.
     ranges : Number of ranges of words and of keys, each of which one task merges.
     repeats : Documents to leave out: number of the reason, step that has found them, and its ranges that have some.
@@ -129,6 +132,8 @@ class Ingest:
     max_dropped: float = 0.5
     ids: str = ""
     columns: tuple[Column, ...] = ()
+    files: SourceFiles | None = field(default=None, repr=False)
+    grows: Grown | None = None
     ranges: int = 1
     repeats: tuple[tuple[int, str, tuple[int, ...]], ...] = ()
 
@@ -167,7 +172,7 @@ class Ingest:
 
         Items are groups, pieces or numbers of ranges.
         """
-        context = replace(self, units=(), words=None, vocabulary=None)
+        context = replace(self, units=(), words=None, vocabulary=None, files=None)
         sizes = [getattr(item, "size", 1) for item in items]
         job = map_job(task, context, sizes, self.folder.checkpoints(step), unit, items=items)
         run_job(job, executor)

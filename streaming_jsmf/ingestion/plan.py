@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, Option, StoreError, option
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.ingestion.columns import kind_of_type
+from streaming_jsmf.ingestion.files import SourceFiles
 from streaming_jsmf.ingestion.in_memory import Location
 from streaming_jsmf.ingestion.job import Ingest
 from streaming_jsmf.ingestion.readers.base import BadRecords, Reader, Unit
@@ -88,12 +89,18 @@ _WORD_RULES = (
 
 
 def plan_ingest(
-    source: Location, target: StorePath, request: IngestRequest, *, progress: bool = False
+    source: Location,
+    target: StorePath,
+    request: IngestRequest,
+    *,
+    progress: bool = False,
+    choose: Callable[[SourceFiles], Collection[str]] | None = None,
 ) -> tuple[Ingest, Origin]:
     """Return the ingest of a spec (``.toml``) or a source, and its origin for the manifest.
 
-    Missing files of a spec are downloaded, with a progress bar if ``progress``, and all are verified. Raises
-    ``InputError`` if the spec, source or request is bad, or files cannot be fetched.
+    Missing files of a spec are downloaded, with a progress bar if ``progress``, and all are verified. ``choose``
+    selects the files to read from those of the source. Raises ``InputError`` if the spec, source or request is bad, or
+    files cannot be fetched.
     """
     is_spec, tokens_per_shard = source.path.lower().endswith(".toml"), TOKENS_PER_SHARD
     given = GivenWords() if request.vocabulary is None else given_words(request.vocabulary)
@@ -109,7 +116,12 @@ def plan_ingest(
         if chosen:
             names = ", ".join(str(Option(key)) for key in chosen)
             raise InputError(f"{option.vocabulary} gives the words to keep; leave {names} out")
-    units, words = opened.units(), opened.vocabulary
+    units, words, files = opened.units(), opened.vocabulary, None
+    if choose is not None or request.made_for == "fit":
+        files = _files_of(opened, source, units, words)
+    if choose is not None and files is not None:
+        chosen_files = choose(files)
+        units = [unit for unit in units if files.path(unit.path) in chosen_files]
     if not (is_spec or given.words or "tokenizer" in request.read):
         opened = _with_suited_tokenizer(opened, units)
     ingest = Ingest(
@@ -124,6 +136,7 @@ def plan_ingest(
         None if words is None else len(words),
         known_kinds=given.kinds,
         max_dropped=request.max_dropped,
+        files=files,
     )
     identity = _identity(ingest, source, spec=sha256_of(source.path) if is_spec else None)
     folder = replace(ingest.folder, arguments={**identity, **LAYOUT}, result=fingerprint(identity))
@@ -315,6 +328,16 @@ def _identity_of_input(ingest: Ingest, source: Location) -> dict[str, Any]:
         code = code_of(name)
         found |= {"tokenizer": code} if code else {UNIDENTIFIED: [*found.get(UNIDENTIFIED, []), name]}
     return found
+
+
+def _files_of(
+    opened: Any, source: Location, units: Sequence[Unit], words: Sequence[str] | None
+) -> SourceFiles:
+    paths = dict.fromkeys(unit.path for unit in units)
+    named = any(find_beside(path, [name]) for path in paths for name in files_named(opened.options) if name)
+    whole = words is not None or named or bool(opened.n_buckets())
+    held = {path: _files_at(path) for path in paths}
+    return SourceFiles.of(normalize(source.path), held, whole=whole, sha256=source.sha256)
 
 
 def _files_at(path: str) -> Sequence[str]:

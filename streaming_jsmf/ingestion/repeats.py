@@ -163,6 +163,8 @@ def find_repeated_ids(
     stems = [f"{ingest.directory(piece.group)}/{piece.number:04d}" for piece in pieces]
     list_files(ingest.root, "keys", stems)
     name = ingest.guessed_id
+    if name is not None and types and ingest.grows is not None and ingest.grows.numbered:
+        return ingest
     records = _repeats(ingest, executor, _IDS) if types else []
     repeated = sum(record["repeated"] for record in records)
     if name is not None and types:

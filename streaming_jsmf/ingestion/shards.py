@@ -63,7 +63,7 @@ def rewrite_piece(ingest: Ingest, piece: Piece) -> Record:
 def _write_piece(ingest: Ingest, piece: Piece, step: str) -> Record:
     new_ids, n_words = _new_ids(ingest, piece, step)
     documents, tokens = np.zeros(len(STEPS), np.int64), np.zeros(len(STEPS))
-    repeats, empty = left_out(ingest, piece), 0
+    repeats, empty, of_units = left_out(ingest, piece), 0, list[tuple[int, int]]()
 
     def fill(writer: ShardWriter) -> None:
         nonlocal documents, tokens, empty
@@ -87,6 +87,7 @@ def _write_piece(ingest: Ingest, piece: Piece, step: str) -> Record:
             )
             if kept.n_documents:
                 writer.write(kept)
+                of_units.append((unit, kept.n_documents))
             ordinal += batch.n_documents
         if ordinal != piece.documents:  # a stream that is cut between batches looks complete
             raise damaged(ingest.place(piece, "bags"))
@@ -101,6 +102,7 @@ def _write_piece(ingest: Ingest, piece: Piece, step: str) -> Record:
         "documents": dict(zip(STEPS, documents.tolist(), strict=True)),
         "tokens": dict(zip(STEPS, tokens.tolist(), strict=True)),
         "empty": empty,
+        "of_units": of_units,
     }
 
 
@@ -138,7 +140,8 @@ def _identities(ingest: Ingest, piece: Piece, unit: int, batch: Batch) -> Any:
     if ingest.ids:
         return batch.document_id.cast(ingest.ids)
     found = np.asarray(batch.rows if batch.numbers is None else batch.numbers, np.int64)
-    numbers = pa.array(piece.first_rows[unit - piece.group.first] + found)
+    first = piece.first_rows[unit - piece.group.first] + (ingest.grows.documents_read if ingest.grows else 0)
+    numbers = pa.array(first + found)
     return numbers if ingest.source.tokenizer.passage is None else passage_ids(numbers, found)
 
 

@@ -67,6 +67,13 @@ logger = logging.getLogger(__name__)
 #: Rows of counts that a task buffers before it writes them.
 TABLE_ROWS = 1_000_000
 _SHOWN = 8
+
+#: Settings with words that the vocabulary of a growing corpus lacks, and the number of their tokens.
+NEW_WORDS, NEW_TOKENS = "new_words", "new_tokens"
+
+#: Minimum document frequency of a new word, and number of them that are recorded.
+LEAST_NEW, SHOWN_NEW = 3, 20
+
 _FREQUENT = "frequent.words"
 
 
@@ -120,6 +127,25 @@ def choose_words(ingest: Ingest, n_documents: int, totals: Sequence[StorePath]) 
             f"no word of the {read} read is left after the curation ({dropped or 'there are no words'}); {advice}"
         )
     return selection
+
+
+def new_words(ingest: Ingest, n_documents: int, totals: Sequence[StorePath]) -> dict[str, Any]:
+    """Words that the rules of the curation would choose from these documents alone, and that the vocabulary lacks.
+
+    Returns settings for the manifest: ``new_words``, those in most documents first, and the ``new_tokens`` of all.
+    """
+    stop_words = load_stop_words(ingest.curation.stop_words)
+    ngrams = ingest.source.tokenizer.ngrams > 1
+    # A word has to occur in several documents, however few there are.
+    least = max(LEAST_NEW, least_documents(ingest.curation, n_documents))
+    curation = replace(ingest.curation, min_document_frequency=least, vocabulary_size=None)
+    found = select_words(word_counts(ingest, totals), n_documents, curation, stop_words, ngrams=ngrams).counts
+    found = found.take(word_ids(found.words, pa.array(ingest.vocabulary, pa.string())) < 0)
+    order = np.argsort(-found.document_frequency, kind="stable")[:SHOWN_NEW]
+    return {
+        NEW_WORDS: "\n".join(found.take(order).words.to_pylist()),
+        NEW_TOKENS: float(found.term_count.sum()),
+    }
 
 
 def count_words(ingest: Ingest, executor: Executor, pieces: Sequence[Piece]) -> list[StorePath]:

@@ -21,6 +21,7 @@ from streaming_jsmf.documents import queries as documents
 from streaming_jsmf.documents.over_time import over_time as documents_over_time
 from streaming_jsmf.documents.transform import shares_of, transform
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.interface.update import Update, update
 from streaming_jsmf.reporting.arrange import merge_nearest, stop_word_candidates, tree_of
 from streaming_jsmf.reporting.document_map import SAMPLED, document_map
 from streaming_jsmf.reporting.report import ShownReport, show
@@ -277,6 +278,15 @@ class TopicModel:
         index = getattr(source, "index", None)
         index = index.compute() if index is not None and hasattr(index, "compute") else index  # of Dask
         return table if index is None or callable(index) or "id" in options else table.set_index(index)
+
+    def update(self, source: Any, **options: Any) -> Update:
+        """Follow the source of the model, or add documents; see the function ``update``, whose options these are.
+
+        Examples
+        --------
+        >>> print(model.update("articles/*.csv"))  # doctest: +SKIP
+        """
+        return update(self, source, **options)
 
     def show(
         self,

@@ -18,11 +18,13 @@ from streaming_jsmf.corpus.format import Corpus, corpus_root
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError, option
 from streaming_jsmf.jobs.checkpoints import key_of
+from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.moments.integrity import is_cleared, remove_leftovers
 from streaming_jsmf.moments.manifest import (
     PartitionEntry,
     StoreManifest,
+    following,
     read_manifest,
     with_corpus,
     with_third_moment,
@@ -31,8 +33,9 @@ from streaming_jsmf.moments.manifest import (
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.merge import merge_stores
 from streaming_jsmf.moments.run import replace_manifest, run_stages, switch
-from streaming_jsmf.moments.store import Moments
-from streaming_jsmf.storage.paths import join, normalize, store_path
+from streaming_jsmf.moments.store import Moments, read_store
+from streaming_jsmf.storage.lock import recover, sole_writer
+from streaming_jsmf.storage.paths import StorePath, join, normalize, store_path
 
 logger = logging.getLogger(__name__)
 
@@ -181,6 +184,43 @@ def change_corpora(
             remove_leftovers(before)
         raise
     return store
+
+
+def follow_corpus(
+    corpus: Corpus, path: StorePath, execution: Execution, listener: Listener = silent
+) -> Moments:
+    """Make the store at ``path`` hold exactly the documents of its corpus, whose shards have changed.
+
+    Reads added shards and those that share a partition with a removed one; after a removal, the scans with the basis
+    read all documents. A store with the same partitions from one scan has the same bits, unless the basis was kept,
+    because documents were only added. An interrupted run is completed by the next, also of a later state of the corpus.
+
+    Raises ``InputError`` if the corpus has other words or memory is too small; ``StoreError`` if a shard is damaged.
+    """
+    recover(path)
+    store = read_store(path)
+    if words_digest(corpus.vocabulary().words) != store.manifest.vocabulary:
+        raise InputError(
+            f"{corpus.root} has other words than {path}; fit a model of it, or ingest it with these words"
+        )
+    shards = {sha256 for entry in store.manifest.corpora for sha256 in entry.shards.values()}
+    if corpus.location not in store.manifest.paths and shards.isdisjoint(
+        each.sha256 for each in corpus.shards
+    ):
+        raise InputError(
+            f"{path}: was made of {', '.join(store.manifest.paths)}, not of {corpus.location}; give that"
+        )
+    if following(store.manifest, corpus) == store.manifest and store.is_complete():
+        return store
+    with sole_writer(path), execution.executor(listener, target=path, sources=corpus.first_files) as executor:
+        store = read_store(path)
+        after = following(store.manifest, corpus)
+        if not store.is_complete() and after.contents != store.manifest.contents:
+            # The results that an earlier change was to extend may be missing.
+            after = after.with_new_basis()
+        require_scan_memory(after, path, execution, [corpus])
+        run_stages(switch(store, after, [corpus]), executor, [corpus])
+    return read_store(path)
 
 
 def add_third_moment(store: Moments, execution: Execution, executor: Executor, *, mark: str) -> Moments:

@@ -195,6 +195,13 @@ def new_manifest(corpus: Corpus, settings: ScanSettings) -> StoreManifest:
     return with_corpus(empty, corpus)
 
 
+def _entry(corpus: Corpus, shards: dict[str, str]) -> CorpusEntry:
+    tokens: dict[str, Any] = {} if corpus.tokens is None else {"tokens": dict(corpus.tokens)}
+    return CorpusEntry(
+        path=corpus.location, fingerprint=corpus.fingerprint, shards=shards, columns=None, **tokens
+    )
+
+
 def _settings_fingerprint(fields: Mapping[str, Any]) -> str:
     return fingerprint({**fields, "algorithm": ALGORITHM_VERSION})
 
@@ -212,19 +219,50 @@ def with_corpus(manifest: StoreManifest, corpus: Corpus) -> StoreManifest:
     _refuse_known_shards(manifest, corpus)
     by = manifest.settings.get("partition_by")
     planned = plan_partitions(list_units(corpus), manifest.partition_budget, by)
-    entry = CorpusEntry(
-        path=corpus.location,
-        fingerprint=corpus.fingerprint,
-        # All empty shards have the same hash, and cannot count documents twice.
-        shards={shard.name: shard.sha256 for shard in corpus.shards if shard.rows},
-        columns=None,
-        **({} if corpus.tokens is None else {"tokens": dict(corpus.tokens)}),
-    )
+    # All empty shards have the same hash, and cannot count documents twice.
+    entry = _entry(corpus, {shard.name: shard.sha256 for shard in corpus.shards if shard.rows})
     number = len(manifest.corpora)
     return manifest.changed(
         corpora=(*manifest.corpora, entry),
         partitions=(*manifest.partitions, *(_describe(p, corpus, number) for p in planned)),
     )
+
+
+def following(manifest: StoreManifest, corpus: Corpus) -> StoreManifest:
+    """The manifest with exactly the documents of ``corpus``, which has the words of the store.
+
+    Partitions without changed shards stay. The other documents are planned as a section at the end, as if they were a
+    corpus that is added. The basis is kept if nothing is removed.
+    """
+    hashes, by = {shard.name: shard.sha256 for shard in corpus.shards}, manifest.settings.get("partition_by")
+    staying = [
+        partition
+        for partition in manifest.partitions
+        if not by
+        and all(
+            manifest.corpora[partition.corpus].shards[name] == hashes.get(name) for name, _ in partition.units
+        )
+    ]
+    covered = {unit for partition in staying for unit in partition.units}
+    rest = [
+        unit for unit in list_units(corpus) if (shard_name(unit, corpus.root), unit.row_group) not in covered
+    ]
+    planned = plan_partitions(rest, manifest.partition_budget, by) if rest else ()
+    used = sorted({partition.corpus for partition in staying})
+    partitions = (
+        *(partition.model_copy(update={"corpus": used.index(partition.corpus)}) for partition in staying),
+        *(_describe(partition, corpus, len(used)) for partition in planned),
+    )
+    shards: dict[int, dict[str, str]] = {}
+    for partition in partitions:
+        held = shards.setdefault(partition.corpus, {})
+        held |= {name: hashes[name] for name, _ in partition.units}
+    after = manifest.changed(
+        corpora=tuple(_entry(corpus, each) for each in shards.values()), partitions=partitions
+    )
+    if after.contents == manifest.contents:
+        return after
+    return after.with_new_basis() if len(staying) < len(manifest.partitions) else after.on_basis_of(manifest)
 
 
 def relocate(manifest: StoreManifest, corpus: Corpus) -> StoreManifest:

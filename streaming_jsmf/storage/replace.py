@@ -43,7 +43,7 @@ OF_A_WRITER = re.compile(rf"\..+\.{PASSING}|.+\.partial")
 
 #: Files of corpora, directories of topic shares, and partial results in a store, relative to their root.
 _OF_A_RESULT = re.compile(
-    r"manifest\.json|(vocabulary|quarantine)\.parquet|documents/[^/]+\.parquet|_shares\.json|part-\d+\.parquet"
+    r"manifest\.json|files\.arrow|(vocabulary|quarantine)\.parquet|documents/[^/]+\.parquet|_shares\.json|part-\d+\.parquet"
     r"|partials/[^/]+/arrays\.bin"
 )
 

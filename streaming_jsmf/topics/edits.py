@@ -148,6 +148,11 @@ class TopicEdits:
             "hidden": list(self.hidden),
         }
 
+    def attributes(self, model: Model) -> dict[str, Any]:
+        """The attributes of the edits of a model as they are stored."""
+        stored = {"model": model.provenance.get("fingerprint"), **self.fields()}
+        return sealed_as(KIND, FORMAT_VERSION, stored)
+
     def require_shown(self) -> TopicEdits:
         """Return these edits; raise ``InputError`` if they show no topic."""
         if not self.groups:
@@ -208,9 +213,8 @@ def edit_topics(path: StorePath, model: Model, change: Callable[[TopicEdits], To
         edits = change(before).require_shown()
         if edits == before:
             return edits
-        stored = {"model": model.provenance.get("fingerprint"), **edits.fields()}
         make_directory(place)
-        replace_attributes(place, sealed_as(KIND, FORMAT_VERSION, stored))
+        replace_attributes(place, edits.attributes(model))
     return edits
 
 

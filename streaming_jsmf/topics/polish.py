@@ -143,8 +143,13 @@ def polish_model(
     settings: PolishSettings,
     execution: Execution | None = None,
     listener: Listener = silent,
+    *,
+    replace_work: bool = False,
 ) -> Model:
-    """``polish`` for a model in memory; writes only the work store of ``target``, whose lock the caller holds."""
+    """``polish`` for a model in memory; writes only the work store of ``target``, whose lock the caller holds.
+
+    ``replace_work`` removes unfinished work of another request.
+    """
     began, topics, plan = time.perf_counter(), TopicParameters.of(start), PolishPlan(corpus, settings)
     described = {**start.settings, "polish": settings.fields()}
     made_by = polished_fingerprint(start.fingerprint, corpus, settings)
@@ -152,7 +157,7 @@ def polish_model(
     result = fingerprint(request_of_model(made_by, described))
     with single_blas_thread():
         job = polish_job(plan, topics, nonzeros, work_place(target), result)
-        with job.running(execution, listener) as running:
+        with job.running(execution, listener, replace=replace_work) as running:
             found = _Run(plan, topics, job, *running).result()
     stage = {"seconds": round(time.perf_counter() - began, 3), "peak_memory": peak_memory()}
     watched = found.arrays["watched"].tolist()

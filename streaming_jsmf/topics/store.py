@@ -221,17 +221,20 @@ def wanted_model(target: StorePath, request: Mapping[str, Any], *, overwrite: bo
     return Wanted(target, request, lambda: read_model(target, ()).request, is_intact, overwrite)
 
 
-def write_model(path: StorePath, model: Model) -> None:
+def write_model(path: StorePath, model: Model, edits: Mapping[str, Any] | None = None) -> None:
     """Write a model atomically: by renaming a temporary store, or behind a URL by writing its root last.
 
     An existing model is replaced; the caller holds the lock of ``path`` and has compared the models (``wanted_model``).
-    Edits of the same topics are kept. The working store of the model, if there is one, is then removed.
+    Edits of the same topics are kept, unless ``edits`` has the attributes of others. The working store of the model, if
+    there is one, is then removed.
     """
-    edits = _edits_of(path, model)
+    kept = None if edits else _edits_of(path, model)
     with store_written(path, overwrite=not is_free(path)) as group:
-        if edits:
+        if kept:
             make_directory(group / EDITS)
-            write_bytes(group / EDITS / ROOT, edits)
+            write_bytes(group / EDITS / ROOT, kept)
+        if edits:
+            create_group(group / EDITS, edits)
         digests = write_arrays(group, model.arrays, model.variables(), compress=True)
         attributes = {**model.attributes(), "digests": digests}
         attributes["provenance"]["committed"] = utc_now()

@@ -22,6 +22,10 @@ _COMMON = {
     "label_words": _variable(
         "topic label", "", "word ids both prominent and characteristic, of one topic only; -1 for none"
     ),
+    "origin_words": _variable(
+        "topic rank", "", "after updates: prominent word ids of each topic when it was found"
+    ),
+    "origin_probability": _variable("topic rank", "", "p(word | topic) of the origin words at that time"),
     "topic_topic_of_documents": _variable(
         "topic topic_", "A", "joint topic probabilities, by the topic shares of the documents"
     ),

@@ -1,0 +1,382 @@
+"""Make a corpus follow its source: read new and changed files, and remove the documents of those that vanished.
+
+Shards without removed documents stay as they are. The other documents of changed shards, and the added ones, go to new
+shards. The corpus is replaced in one step, so an interrupted run changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from streaming_jsmf.config import IngestRequest, Vanished
+from streaming_jsmf.corpus.footer import open_parquet
+from streaming_jsmf.corpus.format import DOCUMENTS, Corpus, Shard, open_corpus, read_manifest
+from streaming_jsmf.corpus.manifest import PHRASES, Dropped, Json, Manifest, ShardEntry, as_number
+from streaming_jsmf.corpus.records import OWN_COLUMNS, Documents, Place, checked_bags
+from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter
+from streaming_jsmf.corpus.vocabulary import WordCounts
+from streaming_jsmf.corpus.write import Origin, finish_directory
+from streaming_jsmf.errors import InputError, option
+from streaming_jsmf.fingerprint import fingerprint
+from streaming_jsmf.ingestion.files import FILES_NAME, NUMBERED, Grown, of_paths
+from streaming_jsmf.ingestion.in_memory import located
+from streaming_jsmf.ingestion.ingest import run_ingest
+from streaming_jsmf.ingestion.job import Ingest
+from streaming_jsmf.ingestion.plan import plan_ingest
+from streaming_jsmf.ingestion.tokens.stop_words import LANGUAGES, NONE
+from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
+from streaming_jsmf.ingestion.words import NEW_TOKENS, NEW_WORDS
+from streaming_jsmf.jobs.events import Listener
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.linalg.csr import count_columns
+from streaming_jsmf.storage.lock import recover, sole_writer, work_place
+from streaming_jsmf.storage.replace import file_written, put_files, remove_store, store_written
+from streaming_jsmf.storage.tables import read_table, write_table
+
+#: Share of the documents above which vanished files are refused unless their removal is asked for.
+MOST_VANISHED = 0.5
+
+#: Settings of a grown corpus: fingerprint of the corpus that these changes are counted from, and the changes.
+SINCE = "grown_since"
+CHANGES = (
+    *(f"{what}_{how}" for what in ("files", "documents") for how in ("added", "changed", "removed")),
+    "tokens_added",
+    NEW_TOKENS,
+)
+
+_READ = ("documents_read", "nonzeros_read", "tokens_read", "duplicate_documents")
+_RULES = ("numbers", "min_word_length", "min_document_frequency", "max_document_frequency")
+_DOCUMENTS = ("duplicates", "min_distinct_words", "min_tokens")
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A corpus, its manifest, and the ``files`` that it was made of."""
+
+    corpus: Corpus
+    manifest: Manifest
+    files: Any
+
+    @classmethod
+    def at(cls, place: Path) -> _Known:
+        corpus, path = open_corpus(place), place / FILES_NAME
+        if not path.exists():
+            raise InputError(
+                f"{place}: does not record the files that it was made of, so it cannot grow; make it again with fit"
+            )
+        return cls(corpus, read_manifest(place), read_table(path))
+
+    @property
+    def grown(self) -> Grown:
+        numbered = (self.files.schema.metadata or {}).get(NUMBERED) == b"True"
+        return Grown(int(self.manifest.settings["documents_read"] or 0), numbered)
+
+    def schema(self) -> Any:
+        path = self.corpus.shard_path(self.corpus.shards[0])
+        with open_parquet(path, path) as file:
+            return file.schema_arrow
+
+    def documents(self, shard: Shard) -> Iterator[Documents]:
+        """Yield the documents of a shard, one row group at a time."""
+        path = self.corpus.shard_path(shard)
+        with open_parquet(path, path, sha256=shard.sha256) as file:
+            for number in range(file.num_row_groups):
+                table = file.read_row_group(number, use_threads=False)
+                columns = {name: table.column(name).combine_chunks() for name in table.column_names}
+                bags = checked_bags(
+                    columns["ids"], columns["counts"], self.corpus.n_words, Place(path, number)
+                )
+                rest = {name: values for name, values in columns.items() if name not in OWN_COLUMNS}
+                yield Documents(*bags, columns["document_id"], rest)
+
+    def ids(self) -> Any:
+        chunks = []
+        for shard in self.corpus.shards:
+            path = self.corpus.shard_path(shard)
+            with open_parquet(path, path) as file:
+                chunks += file.read(["document_id"], use_threads=False).column(0).chunks
+        return pa.chunked_array(chunks)
+
+
+def grow_corpus(
+    source: Any,
+    place: Path,
+    reading: IngestRequest | None,
+    execution: Execution,
+    listener: Listener,
+    *,
+    vanished: Vanished | None = None,
+    since: str = "",
+) -> Corpus:
+    """Make the corpus at ``place`` follow its source, with the words that it has; return it.
+
+    Reads the new and changed files of the source, and one pass over the ids of the corpus. Documents replace those of
+    the same id. Files of other sources, and data in memory that were added before, stay. ``reading`` overrides how the
+    corpus was read. The settings of its manifest count the changes since the corpus with the fingerprint ``since``
+    (``CHANGES``).
+
+    Raises ``InputError`` if the corpus does not record its files, more than half of its documents would vanish (without
+    ``vanished``), none would be left, or as ``ingest``.
+    """
+    recover(place)
+    known, added = _Known.at(place), place.with_name(f"{place.name}.added")
+    with located(source) as location:
+        request = _as_before(reading or IngestRequest(), known, location.path)
+        planned, origin = plan_ingest(
+            location, added, request, choose=lambda files: files.changed_since(files.followed(known.files))
+        )
+        assert planned.files is not None
+        files = planned.files.followed(known.files)
+        if files != known.files:
+            # Written at once, lest files that were moved are taken for new ones once they change.
+            with file_written(place / FILES_NAME, overwrite=True) as beside:
+                write_table(beside, files)
+            known = replace(known, files=files)
+        new = planned.files.changed_since(files)
+        gone = planned.files.vanished_since(files) if vanished != "keep" else frozenset[str]()
+        if not (new or gone):
+            _remove(added)
+            return known.corpus
+        lost = pc.sum(of_paths(files, gone).column("documents")).as_py() or 0
+        if vanished is None and lost > MOST_VANISHED * known.corpus.n_documents:
+            raise InputError(
+                f"the source lacks {len(gone):,} files with {lost:,} of the {known.corpus.n_documents:,} documents; to "
+                f"remove them, give {option.vanished('remove')}"
+            )
+        batch = _ingested(planned, origin, known, execution, listener) if planned.units else None
+    with sole_writer(place):
+        made = _Growing(known, new, gone, batch).written(place, since)
+    _remove(added)
+    return made
+
+
+def _remove(added: Path) -> None:
+    """Remove the corpus of the added documents, and what an interrupted run has left of it."""
+    for path in filter(Path.exists, (added, work_place(added))):
+        remove_store(path, ignore_errors=True)
+
+
+def _as_before(request: IngestRequest, known: _Known, source: str) -> IngestRequest:
+    """Read as the corpus was read, unless the request says otherwise; over the words of the corpus."""
+    settings, made, root = known.manifest.settings, known.manifest.request, known.corpus.root
+    read: dict[str, Any] = {key[5:]: value for key, value in settings.items() if key.startswith("read_")}
+    if PHRASES in settings:
+        read[PHRASES] = tuple(str(settings[PHRASES]).split("\n"))
+    read |= request.read
+    if read.get("tokenizer", BUILT_IN[0]) not in BUILT_IN and "tokenizer" not in request.read:
+        named = option.tokenizer("NAME")
+        raise InputError(f"{root}: its words were made by {read['tokenizer']!r}; name it with {named}")
+    stop_words = str(settings.get("stop_words") or NONE).split(",")
+    if read.get("stemmer") is not None and {"file", "words"} & {*stop_words}:
+        raise InputError(f"{root}: its words were stemmed except for a list, which is not stored; fit again")
+    rules = {key: settings[key] for key in _DOCUMENTS if settings.get(key) is not None}
+    is_spec = source.lower().endswith(".toml")
+    return replace(
+        request,
+        reader=None if is_spec else request.reader or settings["reader"],  # type: ignore[arg-type]
+        read={} if is_spec else read,
+        curation={**rules, "stop_words": ",".join(each for each in stop_words if each in LANGUAGES) or NONE},
+        vocabulary=root,
+        tokens_per_shard=made.get("tokens_per_shard"),
+        on_bad_record=made.get("on_bad_record", request.on_bad_record),
+    )
+
+
+def _ingested(
+    planned: Ingest, origin: Origin, known: _Known, execution: Execution, listener: Listener
+) -> _Known:
+    """The corpus of the new and changed files."""
+    grown = known.grown
+    rules: dict[str, Any] = {
+        key: known.manifest.settings[key] for key in _RULES if key in known.manifest.settings
+    }
+    before = {"documents_before": grown.documents_read}
+    request, arguments = {**origin.request, **before}, {**planned.folder.arguments, **before}
+    folder = replace(planned.folder, arguments=arguments, result=fingerprint(request))
+    planned = replace(planned, curation=replace(planned.curation, **rules), folder=folder, grows=grown)
+    origin, execution = replace(origin, request=request), execution.reporting_on("ingest")
+    return _Known.at(Path(run_ingest(planned, origin, execution, listener, overwrite=True).root))
+
+
+@dataclass(frozen=True)
+class _Growing:
+    """The change of a corpus: files that are ``new`` or changed and read as ``batch``, and ``gone`` ones."""
+
+    known: _Known
+    new: frozenset[str]
+    gone: frozenset[str]
+    batch: _Known | None
+
+    def written(self, place: Path, since: str) -> Corpus:
+        """Write the corpus that replaces the one at ``place``."""
+        removed, replaced = self._removed()
+        starts = np.cumsum([0, *(shard.rows for shard in self.known.corpus.shards)])
+        kept = np.split(~removed, starts[1:-1])
+        with store_written(place, overwrite=True) as made:
+            assert isinstance(made, Path), "a local corpus"
+            (made / DOCUMENTS).mkdir()
+            shards, counts = self._written_shards(made, kept)
+            if not shards:
+                raise InputError(f"{place}: no document would be left; remove the corpus instead")
+            files = self._files(kept)
+            write_table(made / FILES_NAME, files)
+            origin = self._origin(int(removed.sum()), replaced, since, files)
+            forms = self.known.corpus.vocabulary().forms
+            finish_directory(made, shards, counts, origin, None if forms is None else pa.array(forms))
+        return open_corpus(place)
+
+    def _removed(self) -> tuple[NDArray[np.bool_], int]:
+        """Mask of the removed documents of the corpus, and the number of those that others of the same id replace."""
+        paths, sizes = (self.known.files.column(name) for name in ("path", "documents"))
+        leaving = pc.is_in(paths, value_set=pa.array(sorted(self.new | self.gone), pa.string()))
+        removed = np.repeat(np.asarray(leaving), np.asarray(sizes))
+        if self.batch is None or self.known.grown.numbered:
+            return removed, 0
+        before = self.known.ids()
+        ids = _as_type(self.batch.ids(), before.type, "ids")
+        replaced = np.asarray(pc.is_in(before, value_set=ids.combine_chunks()))
+        return removed | replaced, int(replaced.sum())
+
+    def _written_shards(
+        self, made: Path, kept: Sequence[NDArray[np.bool_]]
+    ) -> tuple[list[ShardEntry], WordCounts]:
+        """Link the shards that stay and write the others; return them, and the counts of the words."""
+        corpus, words = self.known.corpus, self.known.corpus.vocabulary()
+        entries = {entry.name: entry for entry in self.known.manifest.shards}
+        per_shard = self.known.manifest.request.get("tokens_per_shard") or ShardLimits.tokens_per_shard
+        writer = ShardWriter(made, corpus.n_words, ShardLimits(per_shard))
+        frequency, tokens = words.document_frequency.copy(), words.term_count.copy()
+        lost = np.zeros_like(frequency), np.zeros_like(tokens)
+        staying = [shard for shard, rows in zip(corpus.shards, kept, strict=True) if rows.all()]
+        try:
+            for shard, rows in zip(corpus.shards, kept, strict=True):
+                for documents in () if rows.all() else self.known.documents(shard):
+                    mine, rows = rows[: documents.n_documents], rows[documents.n_documents :]
+                    gone = _chosen(documents, ~mine)
+                    count_columns(gone.ids, gone.counts, *lost)
+                    if mine.any():
+                        writer.write(_chosen(documents, mine))
+            schema = self.known.schema()
+            for shard in self.batch.corpus.shards if self.batch else ():
+                for documents in self.batch.documents(shard):  # type: ignore[union-attr]
+                    writer.write(_conformed(documents, schema))
+            written = writer.close()
+        finally:
+            writer.abort()
+        put_files([(Path(corpus.shard_path(shard)), made / shard.name) for shard in staying])
+        found = [entries[shard.name].model_copy(update={"name": Path(shard.name).name}) for shard in staying]
+        first = 1 + max(int(Path(name).stem.rpartition("-")[2]) for name in entries)
+        for number, entry in enumerate(written, first):
+            name = f"part-{number:05d}.parquet"
+            (made / entry.name).rename(made / DOCUMENTS / name)
+            found.append(entry.model_copy(update={"name": name}))
+        if self.batch:
+            added = self.batch.corpus.vocabulary()
+            frequency, tokens = frequency + added.document_frequency, tokens + added.term_count
+        return found, WordCounts(pa.array(words.words, pa.string()), frequency - lost[0], tokens - lost[1])
+
+    def _files(self, kept: Sequence[NDArray[np.bool_]]) -> Any:
+        """The files of the corpus: those of shards that stay, of rewritten ones, and of the added documents."""
+        table = self.known.files
+        owners = np.repeat(np.arange(table.num_rows), np.asarray(table.column("documents")))
+        parts = np.split(owners, np.cumsum([len(rows) for rows in kept])[:-1])
+        pairs = [*zip(parts, kept, strict=True)]
+        order = sorted(range(len(pairs)), key=lambda number: not pairs[number][1].all())
+        rows = np.concatenate([pairs[number][0][pairs[number][1]] for number in order])
+        starts = np.flatnonzero(np.diff(rows, prepend=-1))
+        runs = table.take(pa.array(rows[starts])).drop_columns("documents")
+        runs = runs.append_column("documents", pa.array(np.diff(np.append(starts, rows.size)), pa.int64()))
+        empty = of_paths(
+            table.filter(pc.equal(table.column("documents"), 0)), self.new | self.gone, without=True
+        )
+        added = [of_paths(self.batch.files, self.new)] if self.batch else []
+        return pa.concat_tables([runs, empty, *added]).replace_schema_metadata(table.schema.metadata)
+
+    def _origin(self, removed: int, replaced: int, since: str, files: Any) -> Origin:
+        """The origin of the grown corpus: read = kept + dropped still holds."""
+        manifest, settings = self.known.manifest, dict[str, Json](self.known.manifest.settings)
+        before = {*self.known.files.column("path").to_pylist()}
+        changes = Counter[str](
+            files_added=len(self.new - before),
+            files_changed=len(self.new & before),
+            files_removed=len(self.gone),
+            documents_added=-replaced,
+            documents_changed=replaced,
+            documents_removed=removed - replaced,
+        )
+        dropped = [*manifest.dropped]
+        if settings.get(SINCE) != since or since == self.known.corpus.fingerprint:
+            settings |= {**dict.fromkeys(CHANGES, 0), SINCE: since, NEW_WORDS: ""}
+        if self.batch:
+            batch = self.batch.manifest
+            dropped += batch.dropped
+            read = {key: _number(batch.settings, key) + _number(settings, key) for key in _READ}
+            settings |= {
+                **{key: as_number(value) for key, value in read.items()},
+                NEW_WORDS: batch.settings[NEW_WORDS],
+            }
+            changes["documents_added"] += batch.totals.documents
+            changes["tokens_added"] += int(batch.totals.tokens)
+            changes[NEW_TOKENS] += int(_number(batch.settings, NEW_TOKENS))
+        if removed:
+            dropped.append(
+                Dropped(step="removed", reason="removed with their files, or replaced", documents=removed)
+            )
+        settings |= {key: as_number(_number(settings, key) + changes[key]) for key in CHANGES}
+        request = {**manifest.request, "grown": fingerprint({"files": files.to_pydict()})}
+        return Origin(_added_up(dropped), manifest.attribution, manifest.source, settings, request)
+
+
+def _number(settings: Mapping[str, Json], key: str) -> float:
+    return float(settings.get(key) or 0)
+
+
+def _added_up(dropped: Sequence[Dropped]) -> tuple[Dropped, ...]:
+    """What each step dropped in all runs."""
+    found: dict[str, Dropped] = {}
+    for step in dropped:
+        before = found.get(step.step, Dropped(step=step.step, reason=step.reason))
+        sums = {
+            name: getattr(before, name) + getattr(step, name) for name in ("words", "documents", "tokens")
+        }
+        found[step.step] = before.model_copy(update=sums)
+    return tuple(found.values())
+
+
+def _chosen(documents: Documents, rows: NDArray[np.bool_]) -> Documents:
+    lengths, mask = np.diff(documents.indptr), pa.array(rows)
+    held, indptr = np.repeat(rows, lengths), np.concatenate([[0], np.cumsum(lengths[rows])])
+    rest = {name: values.filter(mask) for name, values in documents.metadata.items()}
+    ids = documents.document_id.filter(mask)
+    return Documents(indptr, documents.ids[held], documents.counts[held], ids, rest)
+
+
+def _conformed(documents: Documents, schema: Any) -> Documents:
+    """The documents with the columns and types of a corpus; those that they lack are null, others are left out."""
+    absent = pa.nulls(documents.n_documents)
+    columns = {
+        field.name: _as_type(documents.metadata.get(field.name, absent), field.type, field.name)
+        for field in schema
+        if field.name not in OWN_COLUMNS
+    }
+    ids = _as_type(documents.document_id, schema.field("document_id").type, "ids")
+    kind = schema.field("counts").type.value_type.to_pandas_dtype()
+    return replace(documents, document_id=ids, metadata=columns, counts=documents.counts.astype(kind))
+
+
+def _as_type(values: Any, kind: Any, name: str) -> Any:
+    try:
+        return values.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise InputError(
+            f"{name} of the added documents are {values.type}, those of the corpus {kind}; correct them, or fit again"
+        ) from error

@@ -1,0 +1,398 @@
+"""A model that follows its source: documents come, change and go, and topics keep their identity."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import streaming_jsmf as sj
+from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.topics.edits import TopicEdits
+from streaming_jsmf.topics.identity import Succession, hellinger, started_from
+from streaming_jsmf.topics.store import Model, read_model
+from tests.corpora import iter_documents
+from tests.outcomes import called, printed
+from tests.processes import command, ended, started
+from tests.stores import SYNCHRONOUS, digests
+from tests.test_own_texts import SUBJECTS
+
+#: Options of the fit, none of which the update needs again.
+OPTIONS: Mapping[str, Any] = {
+    "text": "body", "id": "url", "metadata": ["date"], "stop_words": "none", "max_df": 1.0, "execution": SYNCHRONOUS,
+}  # fmt: skip
+
+Rows = dict[str, tuple[str, str]]
+
+
+def texts(number: int, day: int, subjects: Iterable[str] = tuple(SUBJECTS)) -> Rows:
+    """Texts of one subject each, by id, with their date."""
+    draw, known = random.Random(day), [*subjects]
+    return {
+        f"u{day}-{i}": (
+            f"2024-01-{day + 1:02d}",
+            " ".join(
+                draw.choices((SUBJECTS.get(known[i % len(known)]) or known[i % len(known)]).split(), k=24)
+            ),
+        )
+        for i in range(number)
+    }
+
+
+def write_day(folder: Path, day: int, rows: Rows) -> None:
+    folder.mkdir(exist_ok=True)
+    with (folder / f"day{day}.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerows([("url", "date", "body"), *((key, *row) for key, row in rows.items())])
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of three days of news, with edits and shares."""
+    folder = tmp_path_factory.mktemp("update")
+    for day in range(3):
+        write_day(folder / "news", day, texts(60, day))
+    model = sj.fit(folder / "news", folder / "model", len(SUBJECTS), **OPTIONS)
+    model.label(1, "the first").merge([2, 4]).hide(5).documents(topic=0)
+    return folder
+
+
+@pytest.fixture
+def folder(fitted: Path, tmp_path: Path) -> Path:
+    """The same in another place, where the files of the source are found by their contents."""
+    folder = shutil.copytree(fitted, tmp_path / "all")
+    assert not sj.update(folder / "model", folder / "news").anything
+    return folder
+
+
+def ids_of(folder: Path) -> list[str]:
+    return [
+        key
+        for batch in iter_documents(open_corpus(folder / "model.corpus"))
+        for key in batch.document_id.to_pylist()
+    ]
+
+
+def require_consistent(folder: Path) -> None:
+    """The corpus, the moments, the model and the shares are of the same documents."""
+    corpus, model = open_corpus(folder / "model.corpus"), read_model(folder / "model")
+    counts = np.zeros(corpus.n_words)
+    for batch in iter_documents(corpus):
+        np.add.at(counts, batch.ids, batch.counts)
+    np.testing.assert_array_equal(corpus.vocabulary().term_count, counts)
+    # Documents of a single token have no pairs, and are in no moments.
+    np.testing.assert_allclose(model.arrays["term_count"], counts)
+    fresh = sj.scan(corpus, folder / "fresh", max_topics=len(SUBJECTS), execution=SYNCHRONOUS)
+    grown = sj.open_moments(folder / "model.moments")
+    for name in ("row_sum", "diagonal", "document_frequency", "term_count"):
+        np.testing.assert_allclose(grown.read(name), fresh.read(name), rtol=1e-6)
+    found, wanted = (store.eigenpairs(len(SUBJECTS)).values[:6] for store in (grown, fresh))
+    np.testing.assert_allclose(found, wanted, rtol=1e-3)
+    shares = pq.read_table(folder / "model.shares.parquet")
+    assert sorted(shares.column("document_id").to_pylist()) == sorted(ids_of(folder))
+    assert sj.over_time(folder / "model", folder / "model.shares.parquet", "date:month") is not None
+    manifest = json.loads((folder / "model.corpus" / "manifest.json").read_text())
+    read = manifest["totals"]["documents"] + sum(step["documents"] for step in manifest["dropped"])
+    assert read == manifest["settings"]["documents_read"]
+
+
+def require_same_topics(folder: Path, before: Model) -> None:
+    """Each topic has the words that it had, and the edits are those of the fixture."""
+    after = read_model(folder / "model")
+    tops = [model.arrays["word_topic"].argmax(axis=0) for model in (before, after)]
+    subject = {word: name for name, text in SUBJECTS.items() for word in text.split()}
+    first, second = ([subject[str(before.arrays["word"][word])] for word in top] for top in tops)
+    assert first == second
+    edits = sj.TopicModel(folder / "model").edits
+    assert edits == TopicEdits(len(SUBJECTS), {1: "the first"}, ((2, 4),), (5,))
+
+
+CHANGES: dict[str, tuple[dict[int, Rows | None], tuple[int, int, int]]] = {
+    "a file is added": ({3: texts(30, 3)}, (30, 0, 0)),
+    "a file has more": ({1: {**texts(60, 1), **texts(9, 7)}}, (9, 60, 0)),
+    "a file has less": ({1: texts(50, 1)}, (0, 50, 10)),
+    "a file is gone": ({0: None}, (0, 0, 60)),
+    "documents come again": ({3: {**texts(5, 0), **texts(20, 3)}}, (20, 5, 0)),
+    "all at once": ({0: None, 1: texts(50, 1), 3: texts(30, 3)}, (30, 50, 70)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_model_follows_its_source(folder: Path, change: str) -> None:
+    before, files = read_model(folder / "model"), CHANGES[change][0]
+    for day, rows in files.items():
+        if rows is None:
+            (folder / "news" / f"day{day}.csv").unlink()
+        else:
+            write_day(folder / "news", day, rows)
+    out = json.loads(
+        printed("update", folder / "model", folder / "news", "--scheduler", "synchronous", "--json")
+    )
+    assert tuple(out[f"documents_{what}"] for what in ("added", "changed", "removed")) == CHANGES[change][1]
+    rows = {day: texts(60, day) for day in range(3)} | files
+    wanted = {key for day, each in rows.items() for key in each or ()}
+    assert sorted(ids_of(folder)) == sorted(wanted)
+    assert out["documents"] == len(wanted)
+    require_consistent(folder)
+    require_same_topics(folder, before)
+    if None in files.values():
+        assert digests(folder / "fresh") == digests(folder / "model.moments")
+
+
+def test_nothing_is_done_without_changes(folder: Path) -> None:
+    def states() -> dict[str, int]:
+        return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+    before = states()
+    (folder / "news" / "day1.csv").touch()
+    out = printed("update", folder / "model", f"{folder}/news/*.csv")
+    assert "nothing to update" in out
+    after = states()
+    changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+    assert {Path(path).name for path in changed} <= {"files.arrow", "day1.csv"}
+
+
+def test_vanished_files(folder: Path) -> None:
+    """The documents of most files are removed only on request; a missing disk must not empty a corpus."""
+    for day in (0, 1):
+        (folder / "news" / f"day{day}.csv").unlink()
+    refused = called("update", folder / "model", folder / "news")
+    assert refused.code == 2
+    assert "--vanished" in refused.err
+    kept = sj.update(folder / "model", folder / "news", vanished="keep")
+    assert not kept.anything
+    assert len(ids_of(folder)) == 180
+    removed = sj.update(folder / "model", folder / "news", vanished="remove", execution=SYNCHRONOUS)
+    assert removed.corpus["documents_removed"] == 120
+    assert removed.corpus["files_removed"] == 2
+    require_consistent(folder)
+
+
+def test_new_words_are_told(folder: Path) -> None:
+    write_day(folder / "news", 3, texts(40, 3, ["space", "virus vaccine mask lockdown ward fever"]))
+    outcome = called("update", folder / "model", folder / "news")
+    assert outcome.code == 0
+    assert "vaccine" in outcome.err
+    assert "aged" in outcome.err
+    found = sj.update(folder / "model", folder / "news").corpus
+    assert found["new_tokens"] == 20 * 24
+    assert len(found["new_words"]) == 6
+    # Documents without a word of the vocabulary are dropped, as by fit.
+    assert found["documents_added"] == 20
+    assert found["tokens_added"] == 20 * 24
+
+
+def test_data_in_memory_are_added_once(tmp_path: Path) -> None:
+    def of_day(day: int) -> list[str]:
+        return [text for _, text in texts(40, day).values()]
+
+    options = {**OPTIONS, "id": None, "text": None, "metadata": None}
+    model = sj.fit(of_day(0) + of_day(1), tmp_path / "model", len(SUBJECTS), **options)
+    for _ in range(2):
+        assert model.update(of_day(2)).corpus["documents_added"] == 40
+    assert model.update(of_day(3)).anything
+    assert ids_of(tmp_path) == [*range(160)]
+    assert len(model.documents(topic=0, number=200)) > 100
+
+
+@pytest.mark.parametrize("engine", ["stod", "lr-jsmf"])
+def test_models_of_several_k_and_engines(tmp_path: Path, engine: str) -> None:
+    for day in range(3):
+        write_day(tmp_path / "news", day, texts(60, day))
+    sj.fit(tmp_path / "news", tmp_path / "models", (3, 6), engine=engine, polish=False, **OPTIONS)
+    labels = {k: sj.TopicModel(tmp_path / "models" / f"k={k}").label(k - 1, f"last of {k}") for k in (3, 6)}
+    tops = {k: model.topics(1) for k, model in labels.items()}
+    write_day(tmp_path / "news", 3, texts(30, 3))
+    found = sj.update(tmp_path / "models", tmp_path / "news", execution=SYNCHRONOUS)
+    assert len(found.models) == 2
+    model = labels[6]
+    assert model.edits.labels == {5: "last of 6"}
+    assert model.topics(1)["topic"].nunique() == len(tops[6])
+
+
+def test_a_corpus_whose_shards_change(folder: Path, tmp_path: Path) -> None:
+    """A model that was fitted to a corpus follows the corpus."""
+    shutil.copytree(folder / "model.corpus", tmp_path / "corpus")
+    model = sj.fit(tmp_path / "corpus", tmp_path / "model", len(SUBJECTS), execution=SYNCHRONOUS)
+    model.label(3, "mine")
+    write_day(folder / "news", 3, texts(30, 3))
+    sj.update(folder / "model", folder / "news", execution=SYNCHRONOUS)
+    shutil.rmtree(tmp_path / "corpus")
+    shutil.copytree(folder / "model.corpus", tmp_path / "corpus")
+    assert model.update(tmp_path / "corpus", execution=SYNCHRONOUS).corpus["documents_added"] == 30
+    assert model.edits.labels == {3: "mine"}
+    assert sj.open_moments(tmp_path / "model.moments").n_documents == 210
+    assert not model.update(tmp_path / "corpus").anything
+
+
+@pytest.mark.parametrize("what", ["no corpus", "another corpus", "no files"])
+def test_what_cannot_be_updated_is_refused(folder: Path, what: str) -> None:
+    source: Any = folder / "news"
+    if what == "no corpus":
+        shutil.rmtree(folder / "model.corpus")
+    elif what == "no files":
+        (folder / "model.corpus" / "files.arrow").unlink()
+    else:
+        source = sj.corpus_from_matrix(np.ones((5, 3), int), ["a", "b", "c"], folder / "other")
+    before = digests(folder / "model.moments")
+    with pytest.raises(sj.InputError):
+        sj.update(folder / "model", source)
+    assert digests(folder / "model.moments") == before
+
+
+def topics_of(*columns: Iterable[int]) -> Model:
+    """A model whose topics are uniform over words, (12, K)."""
+    words = np.zeros((12, len(columns)))
+    for topic, column in enumerate(columns):
+        words[[*column], topic] = 1 / len([*column])
+    arrays = {
+        "word_topic": words,
+        "topic_probability": np.arange(1.0, len(columns) + 1),
+        "prominent_words": np.argsort(-words, axis=0, kind="stable")[:6].T,
+    }
+    return Model(arrays, {}, {}, {"engine": "lr-jsmf"})
+
+
+def test_what_becomes_of_topics() -> None:
+    """Topics are matched at the least distance; a half of a topic split from it, and a sum took up its parts."""
+    before = topics_of(range(6), [6, 7], [8, 9], [10, 11])
+    model, found = Succession.between(before, topics_of([10, 11], range(6, 10), range(3), range(3, 6)))
+    np.testing.assert_allclose(found.distances, [0.5412, 0.5412, 1, 0], atol=1e-3)
+    assert [(each.topic, each.event, each.nearest, each.related) for each in found.changes] == [
+        (2, "vanished", 1, True),
+        (2, "new", 0, True),
+    ]
+    assert model.arrays["topic_probability"].tolist() == [3, 2, 4, 1]
+    edits = TopicEdits(4, {2: "gone", 3: "kept"}, ((1, 2, 3),), (2,))
+    assert found.edits(edits) == TopicEdits(4, {3: "kept"}, ((1, 3),))
+
+
+def test_a_new_topic_replaces_one_without_support() -> None:
+    present = topics_of(range(3), range(3, 6), range(6, 9))
+    start, replaced = started_from(topics_of(range(9, 12), range(6, 9), range(2)), present)
+    assert replaced.tolist() == [1]
+    wanted = topics_of(range(3), range(9, 12), range(6, 9)).arrays["word_topic"]
+    np.testing.assert_array_equal(start.arrays["word_topic"], wanted)
+
+
+N_WORDS, N_TRUE, PER_DAY = 300, 7, 60
+
+
+def of_stream(draw: np.random.Generator, word_topic: Any, active: list[int], day: int) -> Rows:
+    shares = np.zeros((PER_DAY, N_TRUE))
+    shares[:, active] = draw.dirichlet(np.full(len(active), 0.15), PER_DAY)
+    spelled = ["w" + "".join(chr(97 + int(digit)) for digit in f"{word:03d}") for word in range(N_WORDS)]
+    counts = [draw.multinomial(60, share @ word_topic) for share in shares]
+    return {
+        f"u{day}-{i}": (f"2024-{1 + day // 28:02d}-{1 + day % 28:02d}", " ".join(np.repeat(spelled, row)))
+        for i, row in enumerate(counts)
+    }
+
+
+@pytest.mark.slow
+def test_thirty_days_of_a_stream(tmp_path: Path) -> None:
+    """Topics drift, one ends and another begins, documents are withdrawn, and commands are killed once or twice."""
+    draw, news = np.random.default_rng(5), tmp_path / "news"
+    truth, days = draw.dirichlet(np.full(N_WORDS, 0.05), N_TRUE), dict[int, Any]()
+    rows = dict[int, Rows]()
+
+    def next_day(day: int) -> None:
+        nonlocal truth
+        active = [k for k in range(N_TRUE) if k != (N_TRUE - 1 if day < 10 else 0)]
+        days[day], rows[day] = truth, of_stream(draw, truth, active, day)
+        write_day(news, day, rows[day])
+        truth = 0.985 * truth + 0.015 * draw.dirichlet(np.full(N_WORDS, 0.05), N_TRUE)
+
+    def distances() -> Any:
+        """Between the topics of the model and the true topics of the present documents."""
+        model = read_model(tmp_path / "model")
+        spelled = {
+            "w" + "".join(chr(97 + int(digit)) for digit in f"{word:03d}"): word for word in range(N_WORDS)
+        }
+        ids = [spelled[str(word)] for word in model.arrays["word"]]
+        mean = np.mean([days[day] for day in rows], axis=0)[:, ids].T
+        return hellinger(model.arrays["word_topic"], mean / mean.sum(axis=0))
+
+    for day in range(5):
+        next_day(day)
+    model = sj.fit(news, tmp_path / "model", N_TRUE - 1, **OPTIONS)
+    first = distances().argmin(axis=1)
+    for topic, true in enumerate(first.tolist()):
+        model.label(topic, f"true {true}")
+    kills, wrong, events = 0, 0, list[dict[str, Any]]()
+    for day in range(5, 35):
+        next_day(day)
+        if day > 12 and day % 2 == 0:
+            gone = min(rows)
+            del rows[gone]
+            (news / f"day{gone}.csv").unlink()
+        if day % 5 == 0:
+            changed = max(rows) - 1
+            rows[changed] = dict([*rows[changed].items()][5:])
+            write_day(news, changed, rows[changed])
+        line = command("update", tmp_path / "model", news, "--json", "--quiet")
+        for _ in range(int(draw.integers(0, 3))):
+            with started(line) as process:
+                try:
+                    process.wait(float(draw.uniform(1, 7)))
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    kills += 1
+        done = ended(line)
+        assert done.code == 0, done.err
+        out = json.loads(done.out)
+        assert sorted(ids_of(tmp_path)) == sorted(key for each in rows.values() for key in each)
+        events += out["models"][str(tmp_path / "model")]["changes"] if out["changed"] else []
+        nearest = distances().argmin(axis=1)
+        wrong += sum(name != f"true {nearest[topic]}" for topic, name in model.edits.labels.items())
+    assert kills >= 10
+    found = distances()
+    assert sorted(found.argmin(axis=1)) == [*range(1, N_TRUE)]
+    assert found.min(axis=1).max() < 0.25
+    # The ended topic loses its label, and for some days labels of the mixture that follows may be wrong.
+    assert "true 0" not in model.edits.labels.values()
+    assert {event["event"] for event in events} == {"vanished", "new"}
+    assert len(model.edits.labels) == N_TRUE - 2
+    assert wrong <= 5
+    require_final_state(tmp_path, news)
+
+
+def require_final_state(folder: Path, news: Path) -> None:
+    """The corpus and the moments are those of the present source, with the same words and partitions."""
+    place = folder / "model.corpus"
+    fresh = sj.ingest(
+        news, folder / "fresh.corpus", vocabulary=place, **{**OPTIONS, "stop_words": None, "max_df": None}
+    )
+    for name in ("words", "document_frequency", "term_count"):
+        np.testing.assert_array_equal(
+            getattr(fresh.vocabulary(), name), getattr(open_corpus(place).vocabulary(), name)
+        )
+    bags = [
+        {
+            key: (batch.ids[low:high].tolist(), batch.counts[low:high].tolist())
+            for batch in iter_documents(corpus)
+            for key, low, high in zip(
+                batch.document_id.to_pylist(), batch.indptr, batch.indptr[1:], strict=False
+            )
+        }
+        for corpus in (fresh, open_corpus(place))
+    ]
+    assert bags[0] == bags[1]
+    shutil.copytree(folder / "model.moments", folder / "again.moments")
+    for path in [
+        *(folder / "again.moments" / "records").iterdir(),
+        *(folder / "again.moments" / "partials").iterdir(),
+    ]:
+        if path.is_dir() and path.name != "words":
+            shutil.rmtree(path)
+    sj.scan(place, folder / "again.moments", execution=SYNCHRONOUS, max_topics=N_TRUE - 1)
+    assert digests(folder / "again.moments") == digests(folder / "model.moments")
