@@ -41,7 +41,6 @@ from streaming_jsmf.storage.paths import (
     StorePath,
     exists,
     join,
-    local_path,
     node_exists,
     normalize,
     store_path,
@@ -213,7 +212,11 @@ def _corpus(
     """The corpus in its present state."""
     if isinstance(source, Corpus) or (isinstance(source, str | PathLike) and is_corpus(source)):
         return open_corpus(source)
-    place = local_path(beside(root, "corpus"), "the corpus of a model that is updated")
+    place = beside(root, "corpus")
+    if not isinstance(place, Path):
+        raise InputError(
+            f"{place}: the corpus of a model that is updated must be on a disk; copy the model with it"
+        )
     if not place.exists():
         if isinstance(source, str | PathLike) and not exists(normalize(source)):
             raise missing_source(normalize(source))
