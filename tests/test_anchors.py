@@ -404,7 +404,6 @@ def test_the_command_line_takes_a_list_and_a_file(moments: Moments, tmp_path: Pa
     found = inferred("a", "--anchor-words", "word0003,word0000")
     np.testing.assert_array_equal(found.arrays["anchors"][:2], [3, 0])
     assert found.settings["anchor_words"] == [["word0003"], ["word0000"]]
-    assert "anchor_row_sum" not in found.settings
     assert inferred("papers", "--anchor-row-sum", 0).settings["anchor_row_sum"] == 0
     seeds = tmp_path / "seeds.txt"
     seeds.write_text("# one topic a line\n\nword0003, word0000\nword0001\n", encoding="utf-8")

@@ -386,7 +386,7 @@ def test_another_sheet_is_advised(tmp_path):
 
 def test_a_missing_package_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "python_calamine", None)
-    with pytest.raises(InputError, match=r"pip install 'streaming-jsmf\[excel\]'"):
+    with pytest.raises(InputError, match=r"pip install python-calamine"):
         Found(xlsx(tmp_path / "a.xlsx", One=[]), SPREADSHEET)
 
 

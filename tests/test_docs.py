@@ -42,6 +42,7 @@ KEPT = {"mail/inbox.mbox": 60, "mail/*.eml": 60, "half_broken.csv": 40, "speeche
 #: Each notebook and part of its output.
 NOTEBOOKS = {
     "quick_start": "5,000 documents, 9,470 words",
+    "weekly_tasks": "topics kept",
     "explore_model": "sum of A 1.0",
     "choose_k": "suggested: 8 topics",
     "topics_over_time": "1990..2022: 5% of it climate",

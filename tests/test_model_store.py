@@ -49,7 +49,8 @@ def model_path(moments: Moments, tmp_path: Path) -> Path:
 
 def test_xarray_opens_a_labelled_model_without_this_package(model_path: Path) -> None:
     data = xr.open_zarr(str(model_path), consolidated=False)
-    of_others = {"alpha", "topic_topic_of_documents", "cliques", "clique_weight"}
+    of_others = {"alpha", "topic_topic_of_documents", "cliques", "clique_weight", "shown_word"}
+    of_others |= {"origin_words", "origin_probability"}
     assert {name: data[name].dims for name in data.variables} == {
         name: variable.dimensions for name, variable in MODEL_VARIABLES.items() if name not in of_others
     }

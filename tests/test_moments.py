@@ -240,7 +240,7 @@ def test_a_store_without_the_matrix_says_how_to_add_it(corpus_path: Path, tmp_pa
     moments = scanned(corpus_path, tmp_path / "m")
     with pytest.raises(InputError, match=r"exact=True, or use rectify='enn'"):
         moments.cooccurrence()
-    with pytest.raises(SettingsMismatchError, match="exact: stored None, asked True"):
+    with pytest.raises(SettingsMismatchError, match="exact: stored False, asked True"):
         scanned(corpus_path, tmp_path / "m", EXACT)
 
 
@@ -275,7 +275,7 @@ def test_the_error_names_a_command_that_adds_the_third_moment(
     program, *arguments = shlex.split(outcome.err.partition("add it with ")[2])
     assert program == "streaming-jsmf"
     log = invoke(*arguments, "--scheduler", "synchronous").err
-    assert "third_moment: partition" in log
+    assert "counting triples of words: 1 of" in log
     assert not re.search("(range|cooccurrence): partition", log), "one pass, for the third moment alone"
     assert {name: value for name, value in digests(store).items() if name in before} == before
     assert invoke(*infer).code == 0

@@ -459,10 +459,10 @@ SPACELESS = {
     [
         ("chinese", 1, "", "100% of the texts are in Chinese without .* found with tokenizer='chinese'"),
         ("japanese", 1, "", "20% of the texts are in Chinese .*japanese is not made for them; ingest them"),
-        ("japanese", 0.1, "sudachipy", r"10% of the texts are in Japanese .*\[japanese\]'"),
+        ("japanese", 0.1, "sudachipy", r"10% of the texts are in Japanese .*pip install sudachipy"),
         ("Thai", 0.1, "", "10% of the texts are in Thai .*=MODULE:FUNCTION"),
         ("chinese", 0.02, "", "Chinese 2%"),
-        ("chinese", 1, "rjieba", r"100% of the texts are in Chinese .*\[chinese\].*'arrow'"),
+        ("chinese", 1, "rjieba", r"100% of the texts are in Chinese .*pip install rjieba.*'arrow'"),
         ("Thai", 1, "", "100% of the texts are in Thai .*MODULE:F.*'arrow'"),
     ],
 )

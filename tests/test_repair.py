@@ -95,7 +95,7 @@ class Bench:
         return Path(shutil.copytree(self.made[name], self.place / name))
 
     def scan(self, store: Path, *options: str) -> Outcome:
-        return self.invoke("scan", self.corpus, store, "--scheduler", "synchronous", *options)
+        return self.invoke("scan", self.corpus, store, "--verbose", "--scheduler", "synchronous", *options)
 
     def mended(self, store: Path, part: Path, reference: Path, *, told: bool = True) -> str:
         """Require that info names the damaged part and a scan restores the bits; return what it logged."""

@@ -134,7 +134,7 @@ def test_the_model_is_labelled_and_complete(plain: Path, tmp_path: Path) -> None
     steps: list[Event] = []
     infer(plain, tmp_path / "model", AUTO, listener=steps.append)
     data = xr.open_zarr(str(tmp_path / "model"), consolidated=False).load()
-    polished = {"topic_", "topic_topic_of_documents"}
+    polished = {"topic_", "topic_topic_of_documents", "shown_word", "origin_words", "origin_probability"}
     assert {name: data[name].dims for name in data.variables} == {
         name: variable.dimensions for name, variable in STOD_VARIABLES.items() if name not in polished
     }

@@ -366,7 +366,7 @@ def test_settings_that_are_wrong(monkeypatch, tmp_path):
         Tokenizer(stemmer="english", stop_words=str(tmp_path / "gone"))(pa.array(["a"]))
     monkeypatch.setitem(sys.modules, "snowballstemmer", None)
     tokenizer_module._stem_function.cache_clear()
-    with pytest.raises(InputError, match=r"snowballstemmer; pip install"):
+    with pytest.raises(InputError, match="pip install snowballstemmer"):
         Tokenizer(stemmer="english")
 
 
