@@ -24,7 +24,7 @@ from tests.outcomes import Outcome
 from tests.processes import PATIENCE, SOURCE, Process, command, ended, finished
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.lab,
     pytest.mark.cluster,
     pytest.mark.skipif(bool(missing()), reason=f"separates hosts: {missing()}"),
 ]

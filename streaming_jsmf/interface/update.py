@@ -103,9 +103,8 @@ class Update:
         )
         if found.get("tokens_added"):
             words = ", ".join(found["new_words"][:SHOWN_WORDS])
-            lines.append(
-                f"new words: {percent(new_share(found))} of the tokens{f' ({words})' if words else ''}"
-            )
+            shown = f" ({words})" if words else ""
+            lines.append(f"words that the vocabulary lacks: {percent(new_share(found))} of the tokens{shown}")
         for path, topics in self.models.items():
             lines += _lines_of(path, topics)
         return "\n".join(lines)
@@ -195,7 +194,7 @@ def update(
     found = Update(any(updated), changes, {path: topics for path, topics in models.items() if topics})
     if found.anything and changes["tokens_added"] and new_share(changes) > AGED:
         words = ", ".join(changes["new_words"][:SHOWN_WORDS])
-        logger.warning("the vocabulary has aged: %s of the tokens are new words (%s); fit again to learn them",
+        logger.warning("the vocabulary has aged: it lacks the words of %s of the tokens (%s); fit again to learn them",
                        percent(new_share(changes)), words)  # fmt: skip
     return found
 
