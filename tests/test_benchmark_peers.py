@@ -117,7 +117,7 @@ def test_cells_are_stored_and_written_to_tables(
     assert all(row["load"] > 0 for row in pq.read_table(tmp_path / "topics.parquet").to_pylist())
     record = json.loads((tmp_path / "topics.json").read_text())
     assert (record["corpora"]["c"]["documents"], record["seeds"]) == (300, [0])
-    assert "benchmarks/peers" in record["script"]
+    assert record["entry"] == "benchmarks/peers"
     assert "decode twice" in (tmp_path / "basis.md").read_text()
     assert (tmp_path / "time.svg").exists()
     monkeypatch.setattr("benchmarks.peers.__main__.fit_apart", None)  # nothing is fitted again

@@ -194,7 +194,7 @@ def test_odd_files_in_unfinished_work(
     partial, kept = tmp_path / "s.parquet.partial", tmp_path / "kept"
     line = ("transform", root / "model", root / "corpus", out, *SYNCHRONOUS)
     with monkeypatch.context() as patch:
-        patch.setattr(transform_job, "_assemble", lambda *_: (_ for _ in ()).throw(OSError("full")))
+        patch.setattr(transform_job, "unfinished_shares", lambda *_: (_ for _ in ()).throw(OSError("full")))
         assert invoke(*line).code == 2
     partial.rename(kept)
     with campaign(invoke) as tried:
