@@ -689,7 +689,7 @@ def test_a_bad_record_in_a_process(scheduler: str, counts: Counts, tmp_path: Pat
     path, reason = _bad_corpus(tmp_path, counts, "null list")
     before = listing(tmp_path)
     # One partition, so that no other commit is reported before the error.
-    arguments = ("--max-topics", "5", "--scheduler", scheduler, "--workers", "2")
+    arguments = ("--max-topics", "5", "--scheduler", scheduler, "--workers", "2", "--quiet")
     done = ended(process("scan", path, tmp_path / "m", *arguments))
     outcomes.refused(done, 2, reason, "row group 1", "row 5")
     assert listing(tmp_path) == before
