@@ -92,6 +92,8 @@ def counting_server() -> Iterator[Counts]:
     }
     try:
         with patch.dict(os.environ, found):
+            # Connections to another server of this process.
+            fsspec.get_filesystem_class("s3").clear_instance_cache()
             fsspec.filesystem("s3", use_listings_cache=False).mkdir(BUCKET)
             yield counts
     finally:
