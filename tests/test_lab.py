@@ -189,7 +189,7 @@ class Trial:
     def __init__(self, hosts: Lab, expected: dict[str, Any], fault: str) -> None:
         self._hosts, self._expected, self._fault = hosts, expected["m.zarr"], fault
         self.place = f"{BUCKET}/{re.sub('[^a-z0-9]+', '-', fault)}"
-        settings = ["--max-topics", "8", "--partition-nonzeros", "1000", "--scheduler"]
+        settings = ["--max-topics", "8", "--partition-nonzeros", "1000", "--verbose", "--scheduler"]
         scan = ["scan", f"{BUCKET}/made/corpus", f"{self.place}/m.zarr", *settings]
         self.line = [*scan, hosts.scheduler_address]
         hosts.faults()
