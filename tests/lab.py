@@ -32,14 +32,14 @@ HOLDER = """
 work=$1 kernels=$2
 mount --make-rprivate /
 mount -t tmpfs none /mnt
-mkdir /mnt/work
-cp -r "$kernels" /mnt/work/kernels
+mkdir /mnt/own
+cp -r "$kernels" /mnt/own/kernels
 for place in /tmp /dev/shm; do
     mkdir -p /mnt/upper$place /mnt/index$place
     mount -t overlay none -o "lowerdir=$place,upperdir=/mnt/upper$place,workdir=/mnt/index$place" $place
 done
 mkdir -p "$work"
-mount --bind /mnt/work "$work"
+mount --bind /mnt/own "$work"
 cut -d " " -f 2 /proc/mounts | while read place; do
     case $place in
         "$work" | /tmp | /dev/shm | /proc* | /sys*) ;;

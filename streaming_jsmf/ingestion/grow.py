@@ -137,7 +137,7 @@ def grow_corpus(
         assert planned.files is not None
         files = planned.files.followed(known.files)
         if files != known.files:
-            # Written at once, lest files that were moved are taken for new ones once they change.
+            # Written at once: a file that is moved first and changed later would be taken for a new one.
             with file_written(place / FILES_NAME, overwrite=True) as beside:
                 write_table(beside, files)
             known = replace(known, files=files)

@@ -185,7 +185,8 @@ def update(
     )
     changes = _changes(corpus, read_store(place).manifest)
     store = follow_corpus(corpus, place, execution, listener)
-    updated = [_update_model(path, store, corpus, settings.steps, execution, listener) for path in paths]
+    updater = _Updater(store, corpus, settings.steps, execution, listener)
+    updated = [updater.update(path) for path in paths]
     for path in paths:
         shares = beside(path, "shares.parquet")
         if isinstance(shares, Path) and shares.exists():
@@ -221,7 +222,7 @@ def _corpus(
             raise missing_source(normalize(source))
         shown = source if isinstance(source, str | PathLike) else f"the {type(source).__name__}"
         raise InputError(
-            f"{root}: has no corpus of its own at {place}, and {shown} is none; give the corpus that it was fitted to"
+            f"{root}: its corpus {place} is missing, and {shown} is not a corpus; give the corpus that it was fitted to"
         )
     since = (model.provenance.get("corpus_fingerprints") or [""])[0]
     return grow_corpus(source, place, reading, execution, listener, vanished=vanished, since=since)
@@ -247,57 +248,57 @@ def _changes(corpus: Corpus, before: StoreManifest) -> dict[str, Any]:
     return {"documents": corpus.n_documents, **numbers, NEW_WORDS: words.split("\n") if words else []}
 
 
-def _update_model(
-    path: StorePath,
-    store: Moments,
-    corpus: Corpus,
-    steps: int | None,
-    execution: Execution,
-    listener: Listener,
-) -> bool:
-    """Update the model at ``path``, unless it is of this corpus; return whether it was updated."""
-    # All arrays are verified, also if there is nothing to do.
-    if {*read_model(path).provenance.get("corpus_fingerprints", ())} == {corpus.fingerprint}:
-        return False
-    with wanted_model(path, {"corpus": corpus.fingerprint}, overwrite=True).writing():
-        present = read_model(path)
-        found = _found(present, path, store, corpus, steps, execution, listener)
-        model, succession = Succession.between(present, found)
-        edits = read_edits(path, present)
-        after = succession.edits(edits)
-        names = [_names(each, of) for each, of in ((present, edits), (model, after))]
-        update = {"corpus": corpus.fingerprint, **succession.fields(*names)}
-        model = replace(model, provenance={**model.provenance, "update": update})
-        edited = after != TopicEdits(after.n_topics)
-        write_model(path, model, edits=after.attributes(model) if edited else None)
-    return True
+@dataclass(frozen=True)
+class _Updater:
+    """What all models of a corpus are updated with."""
 
+    store: Moments
+    corpus: Corpus
+    steps: int | None
+    execution: Execution
+    listener: Listener
 
-def _found(
-    present: Model,
-    path: StorePath,
-    store: Moments,
-    corpus: Corpus,
-    steps: int | None,
-    execution: Execution,
-    listener: Listener,
-) -> Model:
-    """Infer topics from the moments, and polish from the present ones if these are polished."""
-    kind = StodSettings if present.engine == "stod" else InferSettings
-    known = {name: value for name, value in present.settings.items() if name in declared(kind)}
-    plan = InferPlan(store, kind(**known), execution.threads_here)
-    request = {"inferred": plan.fingerprint, "present": present.fingerprint, "algorithm": ALGORITHM_VERSION}
-    found = plan.fit(listener)
-    found = replace(found, provenance={**found.provenance, "fingerprint": fingerprint(request)})
-    polish = present.settings.get("polish")
-    if polish is None:
-        return found
-    start, replaced = started_from(found, present)
-    given = PolishSettings(**polish)
-    fewest = min(given.steps, max(FULL_STEPS + 1, given.steps // 3))
-    settings = replace(given, steps=steps or (given.steps if replaced.size else fewest))
-    model = polish_model(start, str(path), corpus, path, settings, execution, listener, replace_work=True)
-    return replace(model, settings={**model.settings, "polish": polish})
+    def update(self, path: StorePath) -> bool:
+        """Update the model at ``path``, unless it is of this corpus; return whether it was updated."""
+        of = self.corpus.fingerprint
+        # All arrays are verified, also if there is nothing to do.
+        if {*read_model(path).provenance.get("corpus_fingerprints", ())} == {of}:
+            return False
+        with wanted_model(path, {"corpus": of}, overwrite=True).writing():
+            present = read_model(path)
+            model, succession = Succession.between(present, self._found(present, path))
+            edits = read_edits(path, present)
+            after = succession.edits(edits)
+            names = [_names(*each) for each in ((present, edits), (model, after))]
+            update = {"corpus": of, **succession.fields(*names)}
+            model = replace(model, provenance={**model.provenance, "update": update})
+            edited = after != TopicEdits(after.n_topics)
+            write_model(path, model, edits=after.attributes(model) if edited else None)
+        return True
+
+    def _found(self, present: Model, path: StorePath) -> Model:
+        """Infer topics from the moments, and polish from the present ones if these are polished."""
+        kind = StodSettings if present.engine == "stod" else InferSettings
+        known = {name: value for name, value in present.settings.items() if name in declared(kind)}
+        plan = InferPlan(self.store, kind(**known), self.execution.threads_here)
+        request = {
+            "inferred": plan.fingerprint,
+            "present": present.fingerprint,
+            "algorithm": ALGORITHM_VERSION,
+        }
+        found = plan.fit(self.listener)
+        found = replace(found, provenance={**found.provenance, "fingerprint": fingerprint(request)})
+        polish = present.settings.get("polish")
+        if polish is None:
+            return found
+        start, replaced = started_from(found, present)
+        given = PolishSettings(**polish)
+        fewest = min(given.steps, max(FULL_STEPS + 1, given.steps // 3))
+        settings = replace(given, steps=self.steps or (given.steps if replaced.size else fewest))
+        model = polish_model(
+            start, str(path), self.corpus, path, settings, self.execution, self.listener, replace_work=True
+        )
+        return replace(model, settings={**model.settings, "polish": polish})
 
 
 def _names(model: Model, edits: TopicEdits) -> list[str]:

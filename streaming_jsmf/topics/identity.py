@@ -37,6 +37,11 @@ def hellinger(first: Floats, second: Floats) -> Floats:
     roots = [np.sqrt(np.maximum(np.asarray(each, np.float64), 0.0)) for each in (first, second)]
     with single_blas_thread():
         affinity = gram(np.concatenate(roots, axis=1))[: first.shape[1], first.shape[1] :]
+    return _distance(affinity)
+
+
+def _distance(affinity: Floats) -> Floats:
+    """Hellinger distances of affinities sum_w sqrt(p(w | i) p(w | j))."""
     return np.asarray(np.sqrt(np.clip(1.0 - affinity, 0.0, 1.0)))
 
 
@@ -88,7 +93,7 @@ def _distances(origins: Mapping[str, NDArray[Any]], found: Model) -> Floats:
     before = origins["origin_probability"]
     now = np.maximum(np.asarray(found.arrays["word_topic"], np.float64), 0.0)[origins["origin_words"]]
     affinity: Floats = np.einsum("kw,kwj->kj", np.sqrt(before), np.sqrt(now)) / before.sum(axis=1)[:, None]
-    return np.asarray(np.sqrt(np.clip(1.0 - affinity, 0.0, 1.0)))
+    return _distance(affinity)
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,7 @@ def ended(line: tuple[str, ...], served: Server, interrupt: Interrupt | None = N
 
 
 def fault_of_info(clean: Undisturbed, served: Server) -> str:
-    """Describe a fault of ``info`` for a directory that the command makes; empty if there is none."""
+    """Describe a fault of ``info`` for a directory that the command makes; empty if it has no fault."""
     for place in {name.partition("/")[0] for name in clean.contents} - set(served.sources):
         if (served.folder / place).is_dir():
             code, said = served.run(("info", place)), served.log.read_text(encoding="utf-8")
