@@ -285,17 +285,30 @@ def test_a_new_topic_replaces_one_without_support() -> None:
 
 
 N_WORDS, N_TRUE, PER_DAY = 300, 7, 60
+SPELLED = ["w" + "".join(chr(97 + int(digit)) for digit in f"{word:03d}") for word in range(N_WORDS)]
 
 
 def of_stream(draw: np.random.Generator, word_topic: Any, active: list[int], day: int) -> Rows:
     shares = np.zeros((PER_DAY, N_TRUE))
     shares[:, active] = draw.dirichlet(np.full(len(active), 0.15), PER_DAY)
-    spelled = ["w" + "".join(chr(97 + int(digit)) for digit in f"{word:03d}") for word in range(N_WORDS)]
     counts = [draw.multinomial(60, share @ word_topic) for share in shares]
     return {
-        f"u{day}-{i}": (f"2024-{1 + day // 28:02d}-{1 + day % 28:02d}", " ".join(np.repeat(spelled, row)))
+        f"u{day}-{i}": (f"2024-{1 + day // 28:02d}-{1 + day % 28:02d}", " ".join(np.repeat(SPELLED, row)))
         for i, row in enumerate(counts)
     }
+
+
+def killed_at_random(line: Any, draw: np.random.Generator) -> int:
+    """Start a command up to twice and kill it after some seconds; return how often it had not ended."""
+    kills = 0
+    for _ in range(int(draw.integers(0, 3))):
+        with started(line) as process:
+            try:
+                process.wait(float(draw.uniform(1, 7)))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                kills += 1
+    return kills
 
 
 @pytest.mark.slow
@@ -315,10 +328,7 @@ def test_thirty_days_of_a_stream(tmp_path: Path) -> None:
     def distances() -> Any:
         """Between the topics of the model and the true topics of the present documents."""
         model = read_model(tmp_path / "model")
-        spelled = {
-            "w" + "".join(chr(97 + int(digit)) for digit in f"{word:03d}"): word for word in range(N_WORDS)
-        }
-        ids = [spelled[str(word)] for word in model.arrays["word"]]
+        ids = [SPELLED.index(str(word)) for word in model.arrays["word"]]
         mean = np.mean([days[day] for day in rows], axis=0)[:, ids].T
         return hellinger(model.arrays["word_topic"], mean / mean.sum(axis=0))
 
@@ -340,13 +350,7 @@ def test_thirty_days_of_a_stream(tmp_path: Path) -> None:
             rows[changed] = dict([*rows[changed].items()][5:])
             write_day(news, changed, rows[changed])
         line = command("update", tmp_path / "model", news, "--json", "--quiet")
-        for _ in range(int(draw.integers(0, 3))):
-            with started(line) as process:
-                try:
-                    process.wait(float(draw.uniform(1, 7)))
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    kills += 1
+        kills += killed_at_random(line, draw)
         done = ended(line)
         assert done.code == 0, done.err
         out = json.loads(done.out)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from upath import UPath
 
@@ -39,10 +40,9 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.paths import (
     AnyPath,
     StorePath,
-    remove_file,
     require_suffix,
     store_path,
-    write_bytes,
+    try_writing,
 )
 from streaming_jsmf.topics.edits import shown_topics
 from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
@@ -176,8 +176,7 @@ def _can_be_written(place: StorePath) -> bool:
     if isinstance(place, Path):
         return os.access(place.parent, os.W_OK)
     try:
-        write_bytes(beside(place, "new"), b"")
-        remove_file(beside(place, "new"))
+        try_writing(place.with_name(f".{place.name}.{uuid4().hex}"))
     except StoreError:
         return False
     return True

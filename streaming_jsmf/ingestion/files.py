@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_jsmf.display import location
-from streaming_jsmf.storage.paths import file_size, is_url, sha256_of, state_of
-from streaming_jsmf.storage.results import HASHED_BYTES
+from streaming_jsmf.storage.results import FileContents
 
 FILES_NAME = "files.arrow"
 
@@ -50,16 +49,20 @@ class SourceFiles:
 
     @classmethod
     def of(
-        cls, root: str, files: Mapping[str, Sequence[str]], *, whole: bool, sha256: str | None
+        cls,
+        root: str,
+        files: Mapping[str, Sequence[str]],
+        contents: FileContents,
+        *,
+        whole: bool,
+        sha256: str | None,
     ) -> SourceFiles:
         """The files by path, each with the files on disk that hold it; ``sha256`` is that of data in memory."""
         if sha256 is not None:
             return cls("", {f"data {sha256[:16]}": (sha256, sha256)}, whole=True)
         on_disk = sorted({each for held in files.values() for each in held})
-        states = {path: json.dumps(state_of(path)) for path in on_disk}
-        local = [path for path in on_disk if not is_url(path)]
-        hashed = sum(map(file_size, local)) <= HASHED_BYTES
-        hashes = {path: sha256_of(path) for path in local} if hashed else {}
+        states = {path: json.dumps(contents.state(path)) for path in on_disk}
+        hashes = contents.hashes(on_disk)
 
         def joined(held: Sequence[str]) -> tuple[str, str]:
             known = ["" if states[path] == "null" else states[path] for path in held]

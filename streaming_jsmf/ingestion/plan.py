@@ -71,7 +71,7 @@ from streaming_jsmf.storage.paths import (
     sha256_of,
     store_path,
 )
-from streaming_jsmf.storage.results import UNIDENTIFIED, identity_of_files
+from streaming_jsmf.storage.results import UNIDENTIFIED, FileContents, identity_of_files
 
 logger = logging.getLogger(__name__)
 
@@ -116,9 +116,9 @@ def plan_ingest(
         if chosen:
             names = ", ".join(str(Option(key)) for key in chosen)
             raise InputError(f"{option.vocabulary} gives the words to keep; leave {names} out")
-    units, words, files = opened.units(), opened.vocabulary, None
+    units, words, files, contents = opened.units(), opened.vocabulary, None, FileContents()
     if choose is not None or request.made_for == "fit":
-        files = _files_of(opened, source, units, words)
+        files = _files_of(opened, source, units, words, contents)
     if choose is not None and files is not None:
         chosen_files = choose(files)
         units = [unit for unit in units if files.path(unit.path) in chosen_files]
@@ -138,7 +138,7 @@ def plan_ingest(
         max_dropped=request.max_dropped,
         files=files,
     )
-    identity = _identity(ingest, source, spec=sha256_of(source.path) if is_spec else None)
+    identity = _identity(ingest, source, contents, spec=sha256_of(source.path) if is_spec else None)
     folder = replace(ingest.folder, arguments={**identity, **LAYOUT}, result=fingerprint(identity))
     n_ranges = number_of_ranges(sum(unit.size for unit in units))
     ingest = replace(ingest, folder=folder, ranges=n_ranges)
@@ -290,7 +290,7 @@ def _words_of_model(store: StorePath) -> GivenWords:
     return GivenWords(tuple(words), _phrases_in(attributes["provenance"].get("tokens")))
 
 
-def _identity(ingest: Ingest, source: Location, spec: str | None) -> dict[str, Any]:
+def _identity(ingest: Ingest, source: Location, contents: FileContents, spec: str | None) -> dict[str, Any]:
     """Return everything that determines the bytes of the corpus, to recognize it and an unfinished ingest.
 
     ``spec`` is the sha256 of the spec, if there is one.
@@ -305,7 +305,7 @@ def _identity(ingest: Ingest, source: Location, spec: str | None) -> dict[str, A
         **ingest.source.settings(),
         "source": digest_of(repr(ingest.source)),
         "units": digest_of(json.dumps([asdict(unit) for unit in ingest.units])),
-        **_identity_of_input(ingest, source),
+        **_identity_of_input(ingest, source, contents),
         "words": None if ingest.words is None else _digest(ingest.words),
         **curation_fields(ingest),
         "tokens_per_shard": ingest.tokens_per_shard,
@@ -315,13 +315,13 @@ def _identity(ingest: Ingest, source: Location, spec: str | None) -> dict[str, A
     }
 
 
-def _identity_of_input(ingest: Ingest, source: Location) -> dict[str, Any]:
+def _identity_of_input(ingest: Ingest, source: Location, contents: FileContents) -> dict[str, Any]:
     """The identity of the files of a source, or of data in memory, and of a user's tokenizer."""
     if source.sha256 is None:
         files = [file for unit in ingest.units for file in _files_at(unit.path)]
         named = files_named(ingest.source.options)
         beside = {find_beside(unit.path, [name]) for unit in ingest.units for name in named if name}
-        found = identity_of_files([*files, *filter(None, beside)])
+        found = identity_of_files([*files, *filter(None, beside)], contents)
     else:
         found = {"files": source.sha256}
     if isinstance(ingest.source.options, TokenOptions) and ":" in (name := ingest.source.tokenizer.name):
@@ -331,13 +331,17 @@ def _identity_of_input(ingest: Ingest, source: Location) -> dict[str, Any]:
 
 
 def _files_of(
-    opened: Any, source: Location, units: Sequence[Unit], words: Sequence[str] | None
+    opened: Any,
+    source: Location,
+    units: Sequence[Unit],
+    words: Sequence[str] | None,
+    contents: FileContents,
 ) -> SourceFiles:
     paths = dict.fromkeys(unit.path for unit in units)
     named = any(find_beside(path, [name]) for path in paths for name in files_named(opened.options) if name)
     whole = words is not None or named or bool(opened.n_buckets())
     held = {path: _files_at(path) for path in paths}
-    return SourceFiles.of(normalize(source.path), held, whole=whole, sha256=source.sha256)
+    return SourceFiles.of(normalize(source.path), held, contents, whole=whole, sha256=source.sha256)
 
 
 def _files_at(path: str) -> Sequence[str]:

@@ -17,7 +17,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, StreamingJSMFError, finding, option
 from streaming_jsmf.storage.objects import asked
-from streaming_jsmf.storage.paths import StorePath, is_url, open_file, remove_file, write_bytes
+from streaming_jsmf.storage.paths import StorePath, is_url, open_file, remove_file, try_writing, write_bytes
 from streaming_jsmf.storage.results import package_versions
 
 logger = logging.getLogger(__name__)
@@ -104,8 +104,7 @@ def _unreadable(path: str | StorePath, place: str | StorePath) -> str:
 def _unwritable(path: StorePath) -> str:
     """Why this process cannot write the file at ``path``, which is removed again."""
     try:
-        write_bytes(path, b"written by a worker\n")
-        remove_file(path)
+        try_writing(path)
     except (OSError, StreamingJSMFError) as error:
         return _refused("write to", path.parent, error)
     return ""

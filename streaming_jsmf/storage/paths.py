@@ -280,6 +280,12 @@ def write_bytes(path: StorePath, data: bytes) -> None:
     fsync_directory(path.parent)
 
 
+def try_writing(path: StorePath) -> None:
+    """Write a file and remove it again; ``OSError`` or ``StoreError`` if this process may not."""
+    write_bytes(path, b"written to see whether that is possible\n")
+    remove_file(path)
+
+
 def node_exists(path: StorePath) -> bool:
     """Whether ``path`` has a Zarr group or array; raise ``StoreError`` if an object store does not respond."""
     return file_exists(path / ROOT)

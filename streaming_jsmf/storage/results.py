@@ -161,17 +161,29 @@ class Wanted:
                         remove_store(work)
 
 
-def identity_of_files(paths: Iterable[str]) -> dict[str, Any]:
+class FileContents:
+    """States and hashes of files, each of which is found once."""
+
+    def __init__(self) -> None:
+        self.state, self._sha256 = cache(state_of), cache(sha256_of)
+
+    def hashes(self, paths: Iterable[str]) -> dict[str, str]:
+        """SHA-256 of the local files; of none if they have more than ``HASHED_BYTES`` together."""
+        local = [path for path in paths if not is_url(path)]
+        small = sum(map(file_size, local)) <= HASHED_BYTES
+        return {path: self._sha256(path) for path in local} if small else {}
+
+
+def identity_of_files(paths: Iterable[str], contents: FileContents | None = None) -> dict[str, Any]:
     """Return JSON values that identify files by path and contents, or by path, size and time if they are large.
 
     Files behind URLs are identified by what their server states (``state_of``); those about which it states nothing
     are listed under ``UNIDENTIFIED``.
     """
-    states = {path: state_of(path) for path in sorted({*paths})}
+    contents = contents or FileContents()
+    states = {path: contents.state(path) for path in sorted({*paths})}
     unknown = [location(path) for path, state in states.items() if state is None]
-    local = [path for path in states if not is_url(path)]
-    if sum(map(file_size, local)) <= HASHED_BYTES:
-        states |= {path: (sha256_of(path),) for path in local}
+    states |= {path: (sha256,) for path, sha256 in contents.hashes(states).items()}
     files = fingerprint({path: state and [*state] for path, state in states.items()})
     return {"files": files, **({UNIDENTIFIED: unknown} if unknown else {})}
 
