@@ -7,6 +7,7 @@ import json
 import random
 import shutil
 import subprocess
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -298,13 +299,13 @@ def of_stream(draw: np.random.Generator, word_topic: Any, active: list[int], day
     }
 
 
-def killed_at_random(line: Any, draw: np.random.Generator) -> int:
-    """Start a command up to twice and kill it after some seconds; return how often it had not ended."""
+def killed_at_random(line: Any, draw: np.random.Generator, seconds: float) -> int:
+    """Start a command that takes about so long up to twice and kill it; return how often it had not ended."""
     kills = 0
     for _ in range(int(draw.integers(0, 3))):
         with started(line) as process:
             try:
-                process.wait(float(draw.uniform(1, 7)))
+                process.wait(seconds * float(draw.uniform(0.1, 1)))
             except subprocess.TimeoutExpired:
                 process.kill()
                 kills += 1
@@ -338,7 +339,7 @@ def test_thirty_days_of_a_stream(tmp_path: Path) -> None:
     first = distances().argmin(axis=1)
     for topic, true in enumerate(first.tolist()):
         model.label(topic, f"true {true}")
-    kills, wrong, events = 0, 0, list[dict[str, Any]]()
+    kills, wrong, seconds, events = 0, 0, 5.0, list[dict[str, Any]]()
     for day in range(5, 35):
         next_day(day)
         if day > 12 and day % 2 == 0:
@@ -350,8 +351,10 @@ def test_thirty_days_of_a_stream(tmp_path: Path) -> None:
             rows[changed] = dict([*rows[changed].items()][5:])
             write_day(news, changed, rows[changed])
         line = command("update", tmp_path / "model", news, "--json", "--quiet")
-        kills += killed_at_random(line, draw)
+        kills += killed_at_random(line, draw, seconds)
+        begun = time.monotonic()
         done = ended(line)
+        seconds = time.monotonic() - begun
         assert done.code == 0, done.err
         out = json.loads(done.out)
         assert sorted(ids_of(tmp_path)) == sorted(key for each in rows.values() for key in each)
