@@ -109,15 +109,14 @@ def _reason(rows: Sequence[Measures], place: int, best: Mapping[str, float | Non
     compared = [measure for measure in MEASURES if best[measure.name] is not None]
     if len(rows) == 1 or not compared:
         return "there is nothing to compare it with"
-    said = [f"of {', '.join(measure.title for measure in compared)} together it loses least"]
-    for step, name in ((-1, "fewer"), (1, "more")):
+    said = [f"smallest loss over {', '.join(measure.title for measure in compared)}"]
+    for step in (-1, 1):
         if 0 <= place + step < len(rows):
             other = rows[place + step]
-            said.append(f"{other.n_topics} topics, {name}, {_against(rows[place], other, compared)}")
+            said.append(f"with {other.n_topics}, {_against(rows[place], other, compared)}")
         elif rows[place].n_topics + step > 1:
-            said.append(
-                f"it has the {'fewest' if step < 0 else 'most'} topics of all, so also compare {name}"
-            )
+            said.append(f"this is the {'smallest' if step < 0 else 'largest'} number given, so also compare "
+                        f"{'fewer' if step < 0 else 'more'}")  # fmt: skip
     return "; ".join(said)
 
 
@@ -128,9 +127,9 @@ def _against(chosen: Measures, other: Measures, compared: Sequence[Measure]) -> 
     ]
     worst, measure = max(losses, key=lambda pair: pair[0])
     if worst <= 0:
-        return "do as well"
+        return "no measure is worse"
     values = (number_text(measure, getattr(row, measure.name)) for row in (other, chosen))
-    return f"have {measure.title} {' instead of '.join(values)}"
+    return f"{measure.title} is {' instead of '.join(values)}"
 
 
 def number_text(measure: Measure, value: float | None) -> str:
