@@ -259,7 +259,7 @@ class _Updater:
     listener: Listener
 
     def update(self, path: StorePath) -> tuple[bool, Mapping[str, Any] | None]:
-        """Update the model at ``path`` if it is of another corpus; return whether it was, and what its last update did."""
+        """Update the model at ``path`` if it is of another corpus; whether it was, and what its last update changed."""
         of = self.corpus.fingerprint
         # All arrays are verified, also if there is nothing to do.
         made = read_model(path).provenance
