@@ -6,8 +6,8 @@ function drawLevels(section) {
   const place = section.querySelector(".chart");
   const { models, flows } = data.levels;
   const most = d3.max(models, (model) => model.names.length);
-  const width = Math.max(place.clientWidth, 150 * models.length);
   const left = place.clientWidth < 700 ? models.length - 1 : null; // the level whose names stand left of it
+  const width = Math.max(place.clientWidth, (left === null ? 150 : 110) * models.length);
   const room = left === null ? 200 : 1; // for the last names
   const height = Math.max(420, most * 15);
   const graph = levelsGraph(models, flows);
