@@ -231,8 +231,11 @@ def test_models_of_several_k_and_engines(tmp_path: Path, engine: str) -> None:
     labels = {k: sj.TopicModel(tmp_path / "models" / f"k={k}").label(k - 1, f"last of {k}") for k in (3, 6)}
     tops = {k: model.topics(1) for k, model in labels.items()}
     write_day(tmp_path / "news", 3, texts(30, 3))
-    found = sj.update(tmp_path / "models", tmp_path / "news", execution=SYNCHRONOUS)
+    best = tmp_path / "best"
+    best.symlink_to(tmp_path / "models" / "k=6")
+    found = sj.update(best, tmp_path / "news", execution=SYNCHRONOUS)
     assert len(found.models) == 2
+    assert sj.TopicModel(best).corpus.n_documents == 210
     model = labels[6]
     assert model.edits.labels == {5: "last of 6"}
     assert model.topics(1)["topic"].nunique() == len(tops[6])
