@@ -333,7 +333,7 @@ def test_adding_reads_only_new_documents_and_keeps_the_basis(
     assert moments.n_documents == 900
     require_product(moments, COUNTS)
     expected = reference.mean_of_shares(COUNTS, reference.document_weights(COUNTS.sum(axis=1), "capped"))
-    np.testing.assert_allclose(moments.tensor_moments().moments.word_mean, expected, rtol=1e-6)
+    np.testing.assert_allclose(moments.tensor_moments().word_mean, expected, rtol=1e-6)
     assert yy_error(half(moments, K), exact_half(COUNTS)) < 0.01
 
 

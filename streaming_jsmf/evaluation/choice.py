@@ -80,8 +80,6 @@ def choose(rows: Sequence[Measures]) -> Choice:
     >>> choice.suggested, [round(loss, 1) for loss in choice.losses]
     (10, [2.3, 0.1, 1.6])
     """
-    if not rows:
-        raise ValueError("no number of topics to choose from")
     ordered = tuple(sorted(rows, key=lambda row: row.n_topics))
     best = {measure.name: _best(ordered, measure) for measure in MEASURES}
     losses = tuple(sum(_losses(row, best).values()) for row in ordered)

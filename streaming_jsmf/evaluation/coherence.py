@@ -101,8 +101,8 @@ def u_mass(
 ) -> Floats:
     """UMass coherence as defined by gensim: mean over pairs of log((p_ij + smoothing) / p_j), (K,).
 
-    As in gensim, a pair counts as 0 if its more probable word j occurs in no document. Arguments and errors are as in
-    ``npmi``, with words in descending order of probability.
+    As in gensim, a pair counts as 0 if its more probable word j occurs in no document. Arguments are as in ``npmi``,
+    with words in descending order of probability.
 
     Examples
     --------
@@ -130,10 +130,6 @@ def _word_pairs(
     document_frequency: ArrayLike, pair_counts: ArrayLike, top_words: ArrayLike, n_documents: int = 1
 ) -> _WordPairs:
     words = np.asarray(top_words, dtype=np.int64)
-    if words.ndim != 2 or words.shape[1] < 2:
-        raise ValueError(f"top_words must be topics x at least two words, not of shape {words.shape}")
-    if n_documents < 1:
-        raise ValueError("shares of documents need at least one document")
     left, right = (words[:, ranks] for ranks in np.triu_indices(words.shape[1], k=1))
     frequency = np.asarray(document_frequency, dtype=np.float64) / n_documents
     counts = np.asarray(pair_counts, dtype=np.float64) / n_documents
@@ -149,8 +145,6 @@ def distinct_share(top_words: ArrayLike) -> float:
     0.75
     """
     words = np.asarray(top_words)
-    if words.size == 0:
-        raise ValueError("top_words is empty")
     return len(np.unique(words)) / words.size
 
 

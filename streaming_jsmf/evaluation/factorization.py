@@ -47,7 +47,7 @@ def factorization_errors(topics: TopicArrays, cooccurrence: Cooccurrence) -> Fac
     Exact if C was counted. Otherwise C is represented by F F' - D' with D' = min(D, |F_i|^2), because truncating the
     factor to L columns would otherwise make the diagonal negative, in O(N L^2) time. Truncation also removes
     off-diagonal noise of rare words, so Recovery is underestimated; the other errors are exact up to rounding. Words
-    that never occur (u = 0) are omitted. Raises ``ValueError`` if the vocabularies differ.
+    that never occur (u = 0) are omitted.
 
     Examples
     --------
@@ -62,8 +62,6 @@ def factorization_errors(topics: TopicArrays, cooccurrence: Cooccurrence) -> Fac
     >>> print(f"{errors.recovery:.4f} {errors.relative_recovery:.4f} {errors.approximation:.4f}")
     0.7071 0.5000 0.5000
     """
-    if len(cooccurrence.factor) != len(topics.word_topic):
-        raise ValueError(f"{len(cooccurrence.factor)} words in C, {len(topics.word_topic)} in the model")
     counted = cooccurrence.counted
     sizes = (
         _of_factor(topics, cooccurrence)
@@ -195,7 +193,7 @@ def estimated_errors(
     The products C G of ``sketch`` estimate norms: for standard normal g, E |r'g| = sqrt(2 / pi) ||r|| and E||X g||^2 =
     ||X||_F^2. The same norms of F F' - D' are known exactly and serve as control variates, so standard errors decrease
     as ``cooccurrence`` approaches the C of the sketch. Words that do not occur in the sketched documents, training or
-    held-out, are omitted from Recovery. Raises ``ValueError`` if the vocabularies differ.
+    held-out, are omitted from Recovery.
 
     Examples
     --------
@@ -210,8 +208,6 @@ def estimated_errors(
     >>> abs(errors.approximation.value - 0.5) < 3 * errors.approximation.standard_error < 0.02
     True
     """
-    if len(sketch.products) != len(topics.word_topic):
-        raise ValueError(f"{len(sketch.products)} words in the sketch, {len(topics.word_topic)} in the model")
     recovery, exact, near = _products(topics, cooccurrence, sketch)
     known = _of_factor(topics, cooccurrence)
     squares = (known.row_norm, known.norm, known.approximation or 0.0)

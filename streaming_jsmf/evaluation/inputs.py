@@ -29,7 +29,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class TopicArrays:
-    """A model with N words and K topics; missing arrays are None. Raises ``ValueError`` if shapes do not match.
+    """A model with N words and K topics; missing arrays are None.
 
     Attributes
     ----------
@@ -50,19 +50,6 @@ class TopicArrays:
     anchors: Integers | None = None
     rectified: Floats | None = None
 
-    def __post_init__(self) -> None:
-        if self.word_topic.ndim != 2 or 0 in self.word_topic.shape:
-            raise ValueError(f"word_topic has the shape {self.word_topic.shape}; words x topics are needed")
-        n_words, n_topics = self.word_topic.shape
-        _require_shape("word_probability", self.word_probability, (n_words,))
-        _require_shape("topic_topic", self.topic_topic, (n_topics, n_topics))
-        _require_shape("topic_probability", self.topic_probability, (n_topics,))
-        _require_shape("anchors", self.anchors, (n_topics,))
-        if self.rectified is not None:
-            _require_shape("rectified", self.rectified, (n_words, self.rectified.shape[-1]))
-        if self.top_words.ndim != 2 or len(self.top_words) != n_topics or self.top_words.shape[1] == 0:
-            raise ValueError(f"top_words has the shape {self.top_words.shape}; topics x words are needed")
-
     @property
     def representatives(self) -> Integers:
         """Word id of each topic, (K,): its anchor, or its most probable word for engines without anchors."""
@@ -82,12 +69,6 @@ class Cooccurrence:
     row_sum: Floats
     counted: Floats | None = None
 
-    def __post_init__(self) -> None:
-        n_words = len(self.factor)
-        _require_shape("factor", self.factor, (n_words, self.factor.shape[-1]))
-        _require_shape("diagonal", self.diagonal, (n_words,))
-        _require_shape("row_sum", self.row_sum, (n_words,))
-
 
 @dataclass(frozen=True)
 class RowSketch:
@@ -100,11 +81,6 @@ class RowSketch:
     products: FloatArray
     row_sum: Floats
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.products.ndim != 2 or self.products.shape[1] < 2:
-            raise ValueError(f"the sketch has the shape {self.products.shape}; words x at least 2 are needed")
-        _require_shape("row_sum", self.row_sum, (len(self.products),))
 
     @property
     def probes(self) -> NDArray[np.float32]:
@@ -140,13 +116,6 @@ class SelectedCounts:
     anchor_rows: Floats | None = None
     sketch: RowSketch | None = None
 
-    def __post_init__(self) -> None:
-        if self.words.ndim != 1 or bool((np.diff(self.words) <= 0).any()):
-            raise ValueError("words must be distinct ids in ascending order")
-        _require_shape("pairs", self.pairs, (self.words.size, self.words.size))
-        if self.n_documents < 1:
-            raise ValueError("counts of selected words need at least one document")
-
     def positions(self, ids: Integers) -> Integers:
         """Positions of word ids in ``words``, in the same shape; raises ``ValueError`` if a word was not counted."""
         found = np.searchsorted(self.words, ids)
@@ -162,8 +131,3 @@ def lookup(metrics: Mapping[str, Any], path: str) -> Any:
     for key in path.split("."):
         value = None if value is None else value.get(key)
     return value
-
-
-def _require_shape(name: str, array: NDArray[np.generic] | None, expected: tuple[int, ...]) -> None:
-    if array is not None and array.shape != expected:
-        raise ValueError(f"{name} has the shape {array.shape}; {expected} is needed")

@@ -35,17 +35,13 @@ def match_topics(B1: ArrayLike, B2: ArrayLike) -> TopicMatching:
     >>> match_topics([[1.0, 0.0], [0.0, 1.0]], [[0.25, 0.5], [0.75, 0.5]]).l1.tolist()
     [1.0, 0.5]
     """
-    first, second = np.asarray(B1, dtype=np.float64), np.asarray(B2, dtype=np.float64)
-    if first.ndim != 2 or first.shape != second.shape:
-        raise ValueError(f"topics of shapes {first.shape} and {second.shape} cannot be matched one to one")
-    return _assign(first, second)
+    return _assign(np.asarray(B1, dtype=np.float64), np.asarray(B2, dtype=np.float64))
 
 
 def recovery_error(word_topic: Floats, truth: Floats) -> float:
     """Mean L1 distance to the true topics under the best matching (STOD paper, section 6.1); between 0 and 2.
 
-    For (N, K) topics and (N, K*) true topics, only the best min(K, K*) pairs count, so compare errors only for equal
-    K. Raises ``ValueError`` if the numbers of words differ.
+    For (N, K) topics and (N, K*) true topics, only the best min(K, K*) pairs count, so compare errors only for equal K.
 
     Examples
     --------
@@ -54,16 +50,13 @@ def recovery_error(word_topic: Floats, truth: Floats) -> float:
     >>> recovery_error(np.array([[0.0, 0.5], [1.0, 0.5]]), np.array([[1.0], [0.0]]))
     1.0
     """
-    if word_topic.ndim != 2 or truth.ndim != 2 or len(word_topic) != len(truth):
-        raise ValueError(f"topics of shapes {word_topic.shape} and {truth.shape} are not over the same words")
     return _assign(word_topic, truth).mean_l1
 
 
 def stability(word_topic: Floats, replicas: Sequence[Floats]) -> Estimate:
     """Mean over replicas (N, K') of 1 - L1 / 2 under the best matching: 0 without common words, 1 for equal topics.
 
-    Replicas are topics of models of resampled partitions; only the best min(K, K') pairs count. There must be at least
-    one.
+    Replicas, at least one, are topics of models of resampled partitions; only the best min(K, K') pairs count.
 
     Examples
     --------
@@ -73,8 +66,6 @@ def stability(word_topic: Floats, replicas: Sequence[Floats]) -> Estimate:
     >>> stability(B, [B[:, ::-1], np.array([[1.0, 0.25], [0.0, 0.75]])])
     Estimate(value=0.9375, standard_error=0.0625)
     """
-    if not replicas:
-        raise ValueError("stability needs at least one replica")
     agreement = np.array([1.0 - recovery_error(word_topic, replica) / 2.0 for replica in replicas])
     error = float(agreement.std(ddof=1) / np.sqrt(agreement.size)) if agreement.size > 1 else None
     return Estimate(float(agreement.mean()), error)
@@ -84,7 +75,7 @@ def yy_error(Y: ArrayLike, Y_ref: ArrayLike) -> float:
     """||Y Y' - Y* Y*'||_F / ||Y* Y*'||_F for Y and Y* with N rows each, without N x N matrices.
 
     The difference is [Y, Y*] diag(I, -I) [Y, Y*]', whose norm is that of R diag(I, -I) R' with R from a QR
-    decomposition; this stays accurate if Y is close to Y*. Raises ``ValueError`` if the reference is zero.
+    decomposition; this stays accurate if Y is close to Y*, which must not be 0.
 
     Examples
     --------
@@ -94,14 +85,9 @@ def yy_error(Y: ArrayLike, Y_ref: ArrayLike) -> float:
     0.7071
     """
     factor, reference = np.asarray(Y, dtype=np.float64), np.asarray(Y_ref, dtype=np.float64)
-    if factor.ndim != 2 or reference.ndim != 2 or len(factor) != len(reference):
-        raise ValueError(f"factors of shapes {factor.shape} and {reference.shape} cannot be compared")
-    size = float(np.linalg.norm(reference.T @ reference))
-    if size == 0.0:
-        raise ValueError("the reference is zero")
     upper = stacked_qr(factor, reference)
     signs = np.repeat([1.0, -1.0], [factor.shape[1], reference.shape[1]])
-    return float(np.linalg.norm((upper * signs) @ upper.T)) / size
+    return float(np.linalg.norm((upper * signs) @ upper.T)) / float(np.linalg.norm(reference.T @ reference))
 
 
 def _assign(first: Floats, second: Floats) -> TopicMatching:

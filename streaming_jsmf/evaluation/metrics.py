@@ -207,7 +207,7 @@ def evaluate_topics(
 
     Returns the value of each metric, and the reason for each metric, or part of one, that is None. ``topics`` may be
     None if ``top_words``, ``topic_probability`` and ``topic_topic`` are given by name; ``reasons`` explain missing
-    inputs. Raises ``ValueError`` if the vocabularies differ, or a top word was not counted.
+    inputs. Raises ``ValueError`` if a top word was not counted.
 
     Other inputs: ``cooccurrence``, C of the training corpus; ``counts`` and ``completion`` of one corpus, training or
     held-out; ``truth`` (N, K*), topics that generated the corpus; ``replicas`` (N, K'), topics of bootstrap models;

@@ -42,8 +42,6 @@ def log_relative_volume(
     >>> log_relative_volume(np.eye(2), 2).value > 0
     True
     """
-    if hulls < 2:
-        raise ValueError(f"hulls is {hulls}; a standard error needs at least 2")
     n_topics = len(points)
     volume = log_volume(points)
     if n_topics == 1:

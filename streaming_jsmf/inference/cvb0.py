@@ -275,16 +275,6 @@ def memory_of_shares(indptr: Integers, width: int) -> Single:
     return aligned_zeros(int(np.diff(indptr).max(initial=0)), width)
 
 
-def require_matching(counts: csr_array[Any], word_topic: Floats, prior: Floats) -> None:
-    """Raise ``ValueError`` if the shapes do not match, or the prior is not positive and finite."""
-    if word_topic.ndim != 2 or prior.shape != word_topic.shape[1:] or counts.shape[1] != word_topic.shape[0]:
-        raise ValueError(
-            f"the shapes of counts {counts.shape}, word_topic {word_topic.shape} and prior {prior.shape} do not match"
-        )
-    if not (np.isfinite(prior).all() and (prior > 0).all()):
-        raise ValueError("prior must be positive and finite")
-
-
 @dataclass(frozen=True)
 class DocumentTopics:
     """Topic shares of documents.
@@ -315,8 +305,7 @@ def document_topics(
 ) -> DocumentTopics:
     """Compute the topic shares of each document. The result depends neither on ``threads`` nor on other documents.
 
-    Words without a topic are ignored; a document with no other words gets the mean of the prior. Raises ``ValueError``
-    if shapes do not match, or the prior, the tolerance or ``max_iterations`` is not positive.
+    Words without a topic are ignored; a document with no other words gets the mean of the prior.
 
     Parameters
     ----------
@@ -327,11 +316,6 @@ def document_topics(
     threads : Blocks of documents processed in parallel; None: one per core.
     """
     topics, alpha = np.ascontiguousarray(word_topic, np.float64), np.array(prior, np.float64)
-    require_matching(counts, topics, alpha)
-    if not tolerance > 0:
-        raise ValueError(f"tolerance must be positive, not {tolerance}")
-    if max_iterations < 1:
-        raise ValueError(f"max_iterations must be at least 1, not {max_iterations}")
     n_documents = int(counts.shape[0])
     shares, rounds = np.empty((n_documents, alpha.size)), np.empty((n_documents, 2))
     starts, words, numbers = csr_buffers(counts)

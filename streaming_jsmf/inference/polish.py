@@ -24,7 +24,6 @@ from streaming_jsmf.inference.cvb0 import (
     csr_buffers,
     memory_of_shares,
     padded,
-    require_matching,
 )
 from streaming_jsmf.inference.gibbs import Keys, draw_documents
 from streaming_jsmf.linalg.panels import each, panel_threads, panels
@@ -121,8 +120,7 @@ def step_sums(
 ) -> StepSums:
     """Sums over documents in one pass; the result does not depend on ``threads``.
 
-    Memory: 8 N K bytes for the sums, 4 N K for each thread and one more, and the float32 topics. Raises ``ValueError``
-    if shapes do not match, the prior is not positive, ``rounds`` is below 2, or ``keys`` are given ``with_pairs``.
+    Memory: 8 N K bytes for the sums, 4 N K for each thread and one more, and the float32 topics.
 
     Parameters
     ----------
@@ -135,7 +133,7 @@ def step_sums(
     longest
         Maximum number of tokens that a document adds to ``tokens`` (``longest_document``); longer ones are scaled down.
     with_pairs
-        Whether to compute ``shares`` and ``pairs``.
+        Whether to compute ``shares`` and ``pairs``, without ``keys``.
     keys
         Keys of the documents' random numbers, (documents,): draw topics (``gibbs``) instead of CVB0.
     threads
@@ -144,11 +142,6 @@ def step_sums(
         Whether ``counts`` are one of the ``blocks`` of a larger matrix; the sums of those, added in order, have the
         bits of the sums of the matrix.
     """
-    require_matching(counts, word_topic, prior)
-    if rounds < 2:
-        raise ValueError(f"rounds is {rounds}; give 2 or more")
-    if keys is not None and with_pairs:
-        raise ValueError("shares are not computed where topics are drawn; omit keys or with_pairs")
     topics, alpha = padded(word_topic), padded(prior[None])[0]
     starts, ids, values = csr_buffers(counts)
 
@@ -294,11 +287,7 @@ def plan_steps(nonzeros: int, n_documents: int, steps: int = STEPS, rounds: int 
 
     >>> [(step.share, step.drawn, step.relaxed) for step in plan_steps(40_000_000, 1_000_000, steps=3)]
     [(0.05, True, False), (1.0, False, True), (1.0, False, False)]
-
-    Raises ``ValueError`` if ``steps`` is below 1.
     """
-    if steps < 1:
-        raise ValueError(f"steps is {steps}; give 1 or more")
     share = min(1.0, SAMPLE_NONZEROS / max(nonzeros, 1))
     planned = []
     for left in range(steps, 0, -1):

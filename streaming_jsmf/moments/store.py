@@ -26,14 +26,14 @@ from streaming_jsmf.errors import InputError, StoreError, TooFewFactorsError, op
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import RECORDS, Checkpoints, Held, key_of, read_record
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.linalg.document_tensor import FEWEST_TOKENS, BasisMoments
 from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_factor
+from streaming_jsmf.linalg.tensor import FEWEST_TOKENS, BasisMoments
 from streaming_jsmf.linalg.typing import Floats, Integers, Single
 from streaming_jsmf.moments.manifest import CorpusEntry, StoreManifest, read_manifest
 from streaming_jsmf.moments.stages import stages_of
 from streaming_jsmf.moments.stages.base import Stage
 from streaming_jsmf.moments.stages.range import read_sample
-from streaming_jsmf.moments.stages.third_moment import TensorMoments, adding_command
+from streaming_jsmf.moments.stages.third_moment import adding_command
 from streaming_jsmf.storage.arrays import ArrayDigest, Variable, read_array
 from streaming_jsmf.storage.paths import StorePath, store_path
 
@@ -352,7 +352,7 @@ class Moments:
         rows[np.arange(ids.size), ids] -= self.diagonal[ids]
         return rows
 
-    def tensor_moments(self) -> TensorMoments:
+    def tensor_moments(self) -> BasisMoments:
         """The three moments of LDA in the basis, read on each call. No scan.
 
         Raises ``InputError`` if the store lacks the third moment, no document has three tokens, or these are the
@@ -368,8 +368,7 @@ class Moments:
                 f"{self.path}: no document has {FEWEST_TOKENS} tokens or more, so there is no third moment; use "
                 f"{option.engine('lr-jsmf')}, or ingest longer documents"
             )
-        arrays = (self.read(name) for name in ("word_mean", "pair_projection", "third_moment"))
-        return TensorMoments(self.read("basis"), BasisMoments(*arrays))
+        return BasisMoments(*map(self.read, ("basis", "word_mean", "pair_projection", "third_moment")))
 
 
 def read_store(path: StorePath) -> Moments:

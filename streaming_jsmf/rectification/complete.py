@@ -29,7 +29,6 @@ from streaming_jsmf.rectification.result import (
     OnIteration,
     Rectification,
     positive_half,
-    require_pairs,
 )
 
 #: Rows of C recomputed at a time. Affects the bits, because the norm of the step is summed over panels.
@@ -61,14 +60,12 @@ def alternating_projection(
     ``matrix`` is C, N x N, symmetric, and is overwritten; ``pairs`` are its leading algebraic eigenpairs, at least K
     (more speed up the iteration). Stops once ||C_t+1 - C_t||_F is below ``tolerance`` ||C_t||_F;
     ``on_iteration`` receives the number and the relative change of each iteration. The bits do not depend on
-    ``threads``. Returns C*, non-negative, as ``matrix`` and its nearest Y Y' as ``rectified``. Raises ``ValueError`` if
-    there are fewer than K eigenpairs.
+    ``threads``. Returns C*, non-negative, as ``matrix`` and its nearest Y Y' as ``rectified``.
 
     With ``dykstra`` each projection first restores what it last removed. For convex sets this finds the nearest common
     point instead of any one. Matrices of rank K are not convex, so nothing is guaranteed. Iterations are slower,
     because the restored spectrum has no gap, and two N x N matrices are in memory.
     """
-    require_pairs(pairs, n_topics, "Dykstra's projections" if dykstra else "alternating projections")
     # For Dykstra, the positive part is C_t, the negative part is what the non-negative projection removed.
     c = matrix
     # C_t plus what the rank-K projection removed.
@@ -155,12 +152,9 @@ def diagonal_completion(
 
     ``matrix`` is C, N x N, symmetric, and is overwritten; ``seed`` determines the random halvings. ``on_iteration``
     receives the number of each halving and the change of its diagonal, relative to ||C||_F. Returns C* as ``matrix``,
-    the nearest Y Y' as ``rectified``, and the final relative change of the diagonal. Raises ``ValueError`` if there are
-    fewer than 2 K words.
+    the nearest Y Y' as ``rectified``, and the final relative change of the diagonal. There are at least 2 K words.
     """
     n = matrix.shape[0]
-    if n < 2 * n_topics:
-        raise ValueError(f"{n} words cannot be halved for {n_topics} topics")
     old, norm = np.diagonal(matrix).copy(), float(np.linalg.norm(matrix))
     estimates = np.empty((halvings, n))
     for number in range(halvings):

@@ -45,7 +45,6 @@ from streaming_jsmf.rectification.result import (
     change_by_step,
     change_of_grams,
     positive_half,
-    require_pairs,
     scaled_vectors,
 )
 
@@ -93,8 +92,7 @@ def epsilon_nonnegative(
 ) -> Rectification:
     """ENN from truncated eigenpairs of C; no pass over the data, O(N |I| K) per step.
 
-    The topic correlations A of an unconverged result have a sum far from 1. Raises ``ValueError`` if there are fewer
-    than K eigenpairs.
+    The topic correlations A of an unconverged result have a sum far from 1.
 
     Parameters
     ----------
@@ -105,7 +103,6 @@ def epsilon_nonnegative(
     acceleration : ``momentum``, or ``none`` for Algorithm 3 as printed.
     max_iterations, tolerance, threads, on_iteration : As in ``complete.alternating_projection``.
     """
-    require_pairs(pairs, n_topics, "ENN")
     n = pairs.vectors.shape[0]
     shares = np.full(n, 1.0 / n) if shares is None else shares
     occurring = np.asarray(pairs.vectors.any(axis=1))

@@ -21,7 +21,6 @@ from streaming_jsmf.rectification.result import (
     Rectification,
     change_of_grams,
     positive_half,
-    require_pairs,
 )
 
 #: The step size is 1 / (GAMMA L) for the Lipschitz constant L of the gradient.
@@ -93,9 +92,8 @@ def palm(
     ``objective``. With ``inertial``, each step is extrapolated from the last two points, unless that raises J.
     ``pairs`` are the leading algebraic eigenpairs of C, at least K. Stops once the relative change of Y Y' is below
     ``tolerance``; ``on_iteration`` is called with the number and the relative change of each step. The bits do not
-    depend on ``threads``. Raises ``ValueError`` if there are fewer than K eigenpairs.
+    depend on ``threads``.
     """
-    require_pairs(pairs, n_topics, "PALM")
     half = positive_half(pairs, n_topics)
     # The sign of an eigenvector is arbitrary; choose it so that projection keeps the longer part of each column.
     kept = np.sum(np.maximum(half, 0.0) ** 2, axis=0)

@@ -69,12 +69,6 @@ def scaled_vectors(values: Floats, vectors: FloatArray, n_topics: int) -> Floats
     return half
 
 
-def require_pairs(pairs: Eigenpairs, n_topics: int, what: str) -> None:
-    """Raise ``ValueError`` if there are fewer than K eigenpairs."""
-    if pairs.values.size < n_topics:
-        raise ValueError(f"{pairs.values.size} eigenpairs cannot start {what} for {n_topics} topics")
-
-
 def unrectified(pairs: Eigenpairs, n_topics: int) -> Rectification:
     """Y = V max(D, 0)^(1/2) from the truncated eigenpairs, unchanged.
 
