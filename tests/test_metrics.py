@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_jsmf.evaluation import factorization, topic_shape, volume
+from streaming_jsmf.evaluation import factorization, topic_shape
 from streaming_jsmf.evaluation.coherence import (
     GENSIM_SMOOTHING,
     coherence,
@@ -25,7 +25,6 @@ from streaming_jsmf.evaluation.coherence import (
 from streaming_jsmf.evaluation.factorization import cooccurrence_rows, estimated_errors, factorization_errors
 from streaming_jsmf.evaluation.inputs import (
     Cooccurrence,
-    Estimate,
     RowSketch,
     SelectedCounts,
     TopicArrays,
@@ -33,7 +32,8 @@ from streaming_jsmf.evaluation.inputs import (
 )
 from streaming_jsmf.evaluation.matching import match_topics, recovery_error, stability, yy_error
 from streaming_jsmf.evaluation.metrics import evaluate_topics
-from streaming_jsmf.evaluation.volume import anchor_points, log_relative_volume, log_volume
+from streaming_jsmf.evaluation.topic_shape import anchor_points, log_relative_volume, log_volume
+from streaming_jsmf.linalg.probes import Estimate
 from tests import reference, reference_metrics
 from tests import reference_metrics as oracle
 from tests.metric_models import Case, cases, make_case
@@ -558,16 +558,16 @@ def test_the_standard_error_is_that_of_a_hundred_repetitions():
 
 def test_rows_without_a_choice_have_the_squared_volume_of_theory(monkeypatch):
     """As many rows as vertices: the mean of the squared volume has a closed form."""
-    monkeypatch.setattr(volume, "_pivots", lambda _, count: np.arange(count))
-    logs = np.array([volume._random_log_volume(40, 4, 0, hull) for hull in range(3000)])
+    monkeypatch.setattr(topic_shape, "_pivots", lambda _, count: np.arange(count))
+    logs = np.array([topic_shape._random_log_volume(40, 4, 0, hull) for hull in range(3000)])
     ratio = np.exp(2 * logs) / reference_metrics.mean_squared_volume(40, 4)
     assert abs(ratio.mean() - 1) < 4 * ratio.std() / np.sqrt(len(ratio))
 
 
 def test_random_rows_sum_to_one_in_blocks_of_any_width(monkeypatch):
-    for columns in (volume.COLUMNS, 3):
-        monkeypatch.setattr(volume, "COLUMNS", columns)
-        inner = volume._random_gram(10, 6, 0, 0)
+    for columns in (topic_shape.COLUMNS, 3):
+        monkeypatch.setattr(topic_shape, "COLUMNS", columns)
+        inner = topic_shape._random_gram(10, 6, 0, 0)
         assert (np.linalg.eigvalsh(inner) > -1e-9).all()
         assert (np.diag(inner) >= 1 / 10 - 1e-6).all()
         assert (np.diag(inner) <= 1).all()

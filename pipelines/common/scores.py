@@ -17,7 +17,7 @@ from streaming_jsmf.evaluation.coherence import incoherence_in_cooccurrence
 from streaming_jsmf.evaluation.factorization import factorization_errors
 from streaming_jsmf.evaluation.inputs import Cooccurrence, TopicArrays
 from streaming_jsmf.evaluation.matching import match_topics, yy_error
-from streaming_jsmf.evaluation.volume import anchor_points, log_relative_volume, log_volume
+from streaming_jsmf.evaluation.topic_shape import anchor_points, log_relative_volume, log_volume
 from streaming_jsmf.inference.words import prominent_words
 from streaming_jsmf.jobs.blas import single_blas_thread
 

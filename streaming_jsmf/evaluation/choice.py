@@ -163,14 +163,7 @@ def fields_of(choice: Choice, missing: Mapping[str, str]) -> dict[str, Any]:
 
 
 def choice_of(fields: Mapping[str, Any]) -> tuple[Choice, dict[str, str]]:
-    """Restore a comparison from ``fields_of``; ``ValueError`` for other values and unknown format versions.
-
-    Examples
-    --------
-    >>> choice = choose([Measures(5, 1500.0, 0.2), Measures(10, 1200.0, 0.2)])
-    >>> choice_of(fields_of(choice, {})) == (choice, {})
-    True
-    """
+    """Restore a comparison from ``fields_of``; ``ValueError`` for other values and unknown format versions."""
     try:
         if fields["format_version"] != 1:
             raise ValueError(f"format version {fields['format_version']!r} is unknown")

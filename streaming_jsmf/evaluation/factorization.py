@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.evaluation.inputs import Cooccurrence, Estimate, RowSketch, TopicArrays
+from streaming_jsmf.evaluation.inputs import Cooccurrence, RowSketch, TopicArrays
 from streaming_jsmf.evaluation.topic_shape import topic_given_word
 from streaming_jsmf.linalg.panels import gram, panels
+from streaming_jsmf.linalg.probes import Estimate
 from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Entries of the rows of a counted C that are compared at a time.
@@ -30,15 +31,6 @@ class FactorizationErrors:
     relative_recovery: float | Estimate
     approximation: float | Estimate | None = None
     relative_approximation: float | Estimate | None = None
-
-
-class _Sizes(NamedTuple):
-    """||C||_F^2, ||C-bar||_F^2, Recovery, and the square of Approximation, None without A."""
-
-    norm: float
-    row_norm: float
-    recovery: float
-    approximation: float | None
 
 
 def factorization_errors(topics: TopicArrays, cooccurrence: Cooccurrence) -> FactorizationErrors:
@@ -62,14 +54,11 @@ def factorization_errors(topics: TopicArrays, cooccurrence: Cooccurrence) -> Fac
     >>> print(f"{errors.recovery:.4f} {errors.relative_recovery:.4f} {errors.approximation:.4f}")
     0.7071 0.5000 0.5000
     """
-    counted = cooccurrence.counted
-    sizes = (
-        _of_factor(topics, cooccurrence)
-        if counted is None
-        else _of_counted(topics, counted, cooccurrence.row_sum)
-    )
-    found = _errors(np.array([sizes.recovery, sizes.row_norm, sizes.norm, sizes.approximation or 0.0]))
-    return FactorizationErrors(*found[: 2 if sizes.approximation is None else 4].tolist())
+    if (counted := cooccurrence.counted) is None:
+        sizes = _of_factor(topics, cooccurrence)
+    else:
+        sizes = _of_counted(topics, counted, cooccurrence.row_sum)
+    return FactorizationErrors(*_errors(sizes)[: 2 if topics.topic_topic is None else 4].tolist())
 
 
 def kept_diagonal(factor: Floats, diagonal: Floats) -> Floats:
@@ -97,8 +86,8 @@ def cooccurrence_among(cooccurrence: Cooccurrence, words: Integers) -> Floats:
     return chosen @ chosen.T - np.diag(kept_diagonal(chosen, cooccurrence.diagonal[words]))
 
 
-def _of_counted(topics: TopicArrays, C: Floats, row_sum: Floats) -> _Sizes:
-    """By the definitions, from blocks of rows of C."""
+def _of_counted(topics: TopicArrays, C: Floats, row_sum: Floats) -> Floats:
+    """Recovery, and the squares of ||C-bar||_F, ||C||_F and Approximation (0 without A), from blocks of rows of C."""
     A, B, scale = topics.topic_topic, topics.word_topic, _inverse(row_sum)
     anchors = C[topics.representatives] * scale[topics.representatives, None]
     explained = None if A is None else A @ B.T
@@ -109,9 +98,8 @@ def _of_counted(topics: TopicArrays, C: Floats, row_sum: Floats) -> _Sizes:
         distance += float(np.linalg.norm(residual[scale[rows] > 0], axis=1).sum())
         rest = np.zeros(0) if explained is None else C[rows] - B[rows] @ explained
         squares += [np.vdot(part, part) for part in (C[rows], normalized, rest)]
-    norm, row_norm, approximation = squares.tolist()
-    recovery = distance / max(int((scale > 0).sum()), 1)
-    return _Sizes(norm, row_norm, recovery, None if A is None else approximation)
+    norm, row_norm, approximation = squares
+    return np.array([distance / max(int((scale > 0).sum()), 1), row_norm, norm, approximation])
 
 
 class _Rows(NamedTuple):
@@ -138,8 +126,8 @@ def _rows(cooccurrence: Cooccurrence, words: slice | Integers, inner: Floats) ->
     return _Rows(row, image * scale[:, None], row * d[:, None], d * scale, np.maximum(squares, 0.0))
 
 
-def _of_factor(topics: TopicArrays, cooccurrence: Cooccurrence) -> _Sizes:
-    """In one pass over the rows of F, and one for Approximation."""
+def _of_factor(topics: TopicArrays, cooccurrence: Cooccurrence) -> Floats:
+    """The numbers of ``_of_counted`` in one pass over the rows of F, and one for Approximation."""
     norm = row_norm = distance = 0.0
     words = topics.representatives
     inner = gram(cooccurrence.factor)
@@ -154,8 +142,8 @@ def _of_factor(topics: TopicArrays, cooccurrence: Cooccurrence) -> _Sizes:
         norm += float(rows.squares.sum())
         row_norm += float((rows.squares * _inverse(u) ** 2).sum())
         distance += float(np.sqrt(_squared_distances(rows, anchors, shares, own, same))[u > 0].sum())
-    occurring = int((cooccurrence.row_sum > 0).sum())
-    return _Sizes(norm, row_norm, distance / max(occurring, 1), _approximation(topics, cooccurrence, norm))
+    recovery = distance / max(int((cooccurrence.row_sum > 0).sum()), 1)
+    return np.array([recovery, row_norm, norm, _approximation(topics, cooccurrence, norm)])
 
 
 def _squared_distances(
@@ -172,10 +160,10 @@ def _squared_distances(
     return np.maximum(_rows_dot(g, image) - 2.0 * _rows_dot(g, pull) + delta, 0.0)
 
 
-def _approximation(topics: TopicArrays, cooccurrence: Cooccurrence, squared_norm: float) -> float | None:
+def _approximation(topics: TopicArrays, cooccurrence: Cooccurrence, squared_norm: float) -> float:
     A, B = topics.topic_topic, topics.word_topic
     if A is None:
-        return None
+        return 0.0
     outer = gram(cooccurrence.factor, B)
     products = float(((outer.T @ outer) * A).sum())
     for rows in panels(len(B)):
@@ -209,9 +197,8 @@ def estimated_errors(
     True
     """
     recovery, exact, near = _products(topics, cooccurrence, sketch)
-    known = _of_factor(topics, cooccurrence)
-    squares = (known.row_norm, known.norm, known.approximation or 0.0)
-    samples = np.vstack([recovery, *map(_control_variate, exact, near, squares)])
+    known = _of_factor(topics, cooccurrence)[1:].tolist()
+    samples = np.vstack([recovery, *map(_control_variate, exact, near, known)])
     width = samples.shape[1]
     # Column j: means over all probes except the j-th.
     without = (samples.sum(axis=1, keepdims=True) - samples) / (width - 1)

@@ -20,14 +20,6 @@ SKETCH_LABEL = "evaluation"
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A Monte Carlo estimate and its standard error, which is None for a single sample."""
-
-    value: float
-    standard_error: float | None
-
-
-@dataclass(frozen=True)
 class TopicArrays:
     """A model with N words and K topics; missing arrays are None.
 

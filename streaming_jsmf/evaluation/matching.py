@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streaming_jsmf.evaluation.inputs import Estimate
 from streaming_jsmf.linalg.panels import stacked_qr
+from streaming_jsmf.linalg.probes import Estimate
 from streaming_jsmf.linalg.typing import Floats, Integers
 
 

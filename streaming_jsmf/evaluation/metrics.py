@@ -20,10 +20,10 @@ from streaming_jsmf.evaluation.factorization import (
     estimated_errors,
     factorization_errors,
 )
-from streaming_jsmf.evaluation.inputs import Estimate, SelectedCounts, TopicArrays, lookup
+from streaming_jsmf.evaluation.inputs import SelectedCounts, TopicArrays, lookup
 from streaming_jsmf.evaluation.matching import recovery_error, stability
-from streaming_jsmf.evaluation.volume import anchor_points, log_relative_volume
 from streaming_jsmf.inference.perplexity import Completion
+from streaming_jsmf.linalg.probes import Estimate
 from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Number of top words in NPMI, UMass and the distinct share.
@@ -61,10 +61,10 @@ class MetricInputs(SimpleNamespace):
 
     def log_relative_volume(self) -> Estimate | None:
         """``log_relative_volume`` of the representatives; None if their hull has no volume."""
-        points = anchor_points(self.topics, self.anchor_rows)
+        points = topic_shape.anchor_points(self.topics, self.anchor_rows)
         if points is None:
             return None
-        return log_relative_volume(points, len(self.word_topic), seed=self.seed)
+        return topic_shape.log_relative_volume(points, len(self.word_topic), seed=self.seed)
 
 
 #: Inputs of metrics, besides the arrays of ``TopicArrays``.
@@ -276,16 +276,7 @@ def number_text(value: Any) -> str:
 
 
 def top_word_metrics(top_words: Integers, counts: SelectedCounts) -> dict[str, Any]:
-    """``npmi``, ``u_mass`` and ``coherence`` of top words (K, n); None if n < 2.
-
-    Examples
-    --------
-    Of four documents two contain each word and one contains both, as expected by chance.
-
-    >>> counts = SelectedCounts(np.array([0, 1]), np.array([[2, 1], [1, 2]]), 4)
-    >>> top_word_metrics(np.array([[0, 1]]), counts)["npmi"]
-    {'mean': 0.0, 'per_topic': [0.0]}
-    """
+    """``npmi``, ``u_mass`` and ``coherence`` of top words (K, n); None if n < 2."""
     if top_words.shape[1] < 2:
         return dict.fromkeys(("npmi", "u_mass", "coherence"))
     listed = counts.positions(top_words[:, : max(words for _, words in COHERENCES.values())])
@@ -302,17 +293,7 @@ def top_word_metrics(top_words: Integers, counts: SelectedCounts) -> dict[str, A
 
 
 def perplexity_fields(completion: Completion) -> dict[str, Any]:
-    """JSON values of the metric ``perplexity``.
-
-    Examples
-    --------
-    Two tokens of probability 1/8 by the topics, and 1/16 by the words' frequencies.
-
-    >>> sums = Completion(1, tokens=2, log_likelihood=-6 * np.log(2), unigram_log_likelihood=-8 * np.log(2))
-    >>> found = perplexity_fields(sums)
-    >>> round(found["model"], 6), round(found["unigram"], 6), found["tokens_without_mass"]
-    (8.0, 16.0, 0.0)
-    """
+    """JSON values of the metric ``perplexity``."""
     return {
         "model": completion.perplexity,
         "unigram": completion.unigram_perplexity,

@@ -198,14 +198,7 @@ class Check(NamedTuple):
 
 
 def checks_of(metrics: Mapping[str, Any]) -> tuple[Check, ...]:
-    """The certificates of a model that have an explanation.
-
-    Examples
-    --------
-    >>> [check] = checks_of({"ritz_residual": 0.4})
-    >>> check.answer, check.good, check.passed
-    ('error 40.0%', 'at most 25.0%', False)
-    """
+    """The certificates of a model that have an explanation."""
     return tuple(
         Check(
             certificate.question,
@@ -300,11 +293,6 @@ def spelling_ranks(words: Sequence[str], frequency: Integers, chosen: Integers) 
     The spelling of a word is the mean log probability of its characters given the one before, counted in the most
     frequent words. Half of the weight of a word counts as below itself. ``chosen`` are ids of words; the result has the
     same shape.
-
-    Examples
-    --------
-    >>> spelling_ranks(["cat", "can", "cart", "x9q"], np.array([9, 9, 9, 1]), np.array([[0, 3]])).round(2)
-    array([[0.84, 0.02]])
     """
     ids = np.union1d(np.argsort(-frequency, kind="stable")[:COMPARED_WORDS], chosen)
     weight = np.maximum(frequency[ids], 1).astype(float)  # 0 where only documents of one token have a word

@@ -20,7 +20,6 @@ from scipy.sparse import csr_array
 from streaming_jsmf.config import DocumentWeights, ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import Partition, list_units
-from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.evaluation.inputs import SKETCH_PROBES, sketch_probes
 from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.jobs.checkpoints import PartialResult, added
@@ -60,8 +59,7 @@ class CooccurrenceAccumulator:
         self, words: Integers, row_words: Integers, scheme: DocumentWeights, probes: NDArray[np.float32]
     ) -> None:
         n_words = len(probes)
-        self.row_words, self.scheme, self.probes = row_words, scheme, probes
-        self._positions, self._row_positions = _positions(words, n_words), _positions(row_words, n_words)
+        self.words, self.row_words, self.scheme, self.probes = words, row_words, scheme, probes
         self.pairs = np.zeros((words.size, words.size), dtype=np.int64)
         self.rows = np.zeros((row_words.size, n_words))
         self.products = np.zeros(probes.shape)
@@ -97,15 +95,13 @@ class CooccurrenceAccumulator:
         return PartialResult(arrays, scalars)
 
     def _append_pairs(self, counts: csr_array[Any], kept: NDArray[np.bool_]) -> None:
-        chosen = over_vocabulary(counts, self._positions, len(self.pairs))[np.flatnonzero(kept)]
+        chosen = counts[np.flatnonzero(kept)][:, self.words]
         present = _with_values(chosen, np.ones(chosen.nnz, dtype=np.int32))
         self.pairs += (present.T @ present).toarray()
 
     def _append_rows(self, counts: csr_array[Any], once: csr_array[Any], scale: NDArray[np.float64]) -> None:
         """Add rows of sum s (h h' - diag once): LR-JSMF Eq. 1 before the division by the weights."""
-        held, single = (
-            over_vocabulary(values, self._row_positions, self.rows.shape[0]) for values in (counts, once)
-        )
+        held, single = counts[:, self.row_words], once[:, self.row_words]
         scales = np.repeat(scale, np.diff(held.indptr))
         product = csr_array(_with_values(held, held.data * scales).T @ counts)
         for row, (start, end) in enumerate(pairwise(product.indptr.tolist())):
@@ -117,12 +113,6 @@ class CooccurrenceAccumulator:
         """Add H'(H G); ``partial`` subtracts the diagonal of Eq. 1."""
         values = counts.data * np.repeat(np.sqrt(scale), np.diff(counts.indptr))
         self.products += apply_gram(_with_values(counts, values.astype(np.float32)), self.probes)
-
-
-def _positions(ids: Integers, n_words: int) -> Integers:
-    positions = np.full(n_words, -1, dtype=np.int64)
-    positions[ids] = np.arange(ids.size)
-    return positions
 
 
 def _with_values(counts: csr_array[Any], values: NDArray[Any]) -> csr_array[Any]:

@@ -26,8 +26,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.linalg.compiled import compiled
-from streaming_jsmf.linalg.lanes import add, fill, load, maximum, multiply, multiply_add, store, total
+from streaming_jsmf.linalg.compiled import (
+    add,
+    compiled,
+    fill,
+    load,
+    maximum,
+    multiply,
+    multiply_add,
+    store,
+    total,
+)
 from streaming_jsmf.linalg.panels import on_each, panel_threads, panels
 from streaming_jsmf.linalg.typing import Floats, Integers, Single
 

@@ -29,8 +29,7 @@ from streaming_jsmf.inference.cvb0 import (
     invert,
     log_likelihood,
 )
-from streaming_jsmf.linalg.compiled import compiled
-from streaming_jsmf.linalg.lanes import add, at_most, fill, load, running, store, total
+from streaming_jsmf.linalg.compiled import add, at_most, compiled, fill, load, running, store, total
 from streaming_jsmf.linalg.typing import Integers, Single
 
 Keys = NDArray[np.uint64]

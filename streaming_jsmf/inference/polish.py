@@ -212,9 +212,6 @@ def blocks(indptr: NDArray[Any], n_words: int) -> list[NDArray[Any]]:
     """Row pointers of consecutive blocks of documents with about equal nonzeros.
 
     The number of blocks is a power of two up to ``MOST_BLOCKS``, which keeps all threads busy.
-
-    >>> [len(block) - 1 for block in blocks(np.arange(0, 6401, 10), 100)]
-    [160, 160, 160, 160]
     """
     nonzeros = int(indptr[-1] - indptr[0])
     count = 1

@@ -83,8 +83,8 @@ def each(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[
         yield waiting.popleft().result()
 
 
-def on_each(function: Callable[[Item], None], items: Iterable[Item]) -> None:
-    """Like ``each``, for functions without a result."""
+def on_each(function: Callable[[Item], object], items: Iterable[Item]) -> None:
+    """Like ``each``, without results."""
     for _ in each(function, items):
         pass
 
@@ -150,11 +150,7 @@ def inverse_square_root(core: FloatArray, floor: float = CORE_FLOOR) -> Floats:
 def multiply_into(matrix: FloatArray, small: FloatArray, out: FloatArray) -> None:
     """Set ``out`` (N x r, may be part of ``matrix``) to ``matrix @ small`` (N x p, p x r), in its type."""
     small = small.astype(matrix.dtype, copy=False)
-
-    def product(rows: slice) -> None:
-        out[rows] = matrix[rows] @ small
-
-    on_each(product, panels(matrix.shape[0]))
+    on_each(lambda rows: np.copyto(out[rows], matrix[rows] @ small), panels(matrix.shape[0]))
 
 
 def rotate(matrix: Tall, basis: FloatArray) -> Tall:

@@ -18,6 +18,7 @@ from streaming_jsmf.linalg.eigen import (
     block_width,
     column_lengths,
     dense_eigenpairs,
+    divide_by_shifted,
     subtract_diagonal,
     subtract_product,
     with_fixed_signs,
@@ -234,12 +235,7 @@ def corrected_eigenpairs(
     outside: Single = np.empty((len(basis), found), np.float32)
     multiply_into(steps, outer, outside)
     vectors = np.empty(outside.shape)
-
-    def assemble(rows: slice) -> None:
-        vectors[rows] = basis[rows] @ inner
-        vectors[rows] += outside[rows]
-
-    on_each(assemble, panels(len(basis)))
+    on_each(lambda rows: np.add(basis[rows] @ inner, outside[rows], out=vectors[rows]), panels(len(basis)))
     # C^ V in the span of Q is (Q V) Lambda.
     rest: Single = np.empty_like(outside)
     multiply_into(image, inner, rest)
@@ -277,14 +273,13 @@ def _outside_steps(
     width = shifts.size
     steps, products = (np.empty((len(basis), OUTSIDE_STEPS * width), np.float32) for _ in range(2))
     power = np.empty((len(basis), width), np.float32)
-
-    def first(rows: slice) -> None:
-        power[rows] = (product[rows] + own[rows] * basis[rows]) @ small
-
-    on_each(first, panels(len(basis)))
+    on_each(
+        lambda rows: np.matmul(product[rows] + own[rows] * basis[rows], small, out=power[rows]),
+        panels(len(basis)),
+    )
     for number in range(OUTSIDE_STEPS):
         step = power
-        _divide(step, own, shifts)
+        divide_by_shifted(step, own, shifts)
         # Twice, because the parts may be short and the first subtraction leaves rounding errors of the step.
         for _ in range(2):
             subtract_product(step, basis, single_gram(basis, step).astype(np.float32))
@@ -294,15 +289,6 @@ def _outside_steps(
         steps[:, columns], products[:, columns] = step, power
     subtract_diagonal(diagonal, steps, products)
     return steps, products
-
-
-def _divide(step: Single, own: Single, shifts: Single) -> None:
-    """Divide by D + theta_j, in place."""
-
-    def divide(rows: slice) -> None:
-        step[rows] /= own[rows] + shifts
-
-    on_each(divide, panels(len(step)))
 
 
 def _ritz_values(

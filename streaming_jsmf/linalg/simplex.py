@@ -25,8 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streaming_jsmf.linalg.compiled import compiled
-from streaming_jsmf.linalg.lanes import dot
+from streaming_jsmf.linalg.compiled import compiled, dot
 from streaming_jsmf.linalg.panels import on_each, panel_threads
 from streaming_jsmf.linalg.typing import Floats, Integers, Mask
 

@@ -98,7 +98,8 @@ class Moments:
     @property
     def reads_twice(self) -> bool:
         """Whether any stage after scan 1 reads the corpora."""
-        return sum(stage.reads_corpora(self) for stage in self.stages) > 1
+        settings = self.settings
+        return settings.exact or settings.third_moment or (settings.has_projection and self.sample_share < 1)
 
     @cached_property
     def order(self) -> FoldOrder:

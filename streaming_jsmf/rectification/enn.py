@@ -23,9 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import Acceleration
-from streaming_jsmf.linalg.compiled import compiled
+from streaming_jsmf.linalg.compiled import compiled, dot
 from streaming_jsmf.linalg.eigen import Eigenpairs, with_fixed_signs
-from streaming_jsmf.linalg.lanes import dot
 from streaming_jsmf.linalg.panels import (
     GRAM_FLOOR,
     each,

@@ -10,7 +10,7 @@ import numpy as np
 
 from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.panels import panels
-from streaming_jsmf.linalg.probes import keyed_generator
+from streaming_jsmf.linalg.probes import Estimate, keyed_generator
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers
 
 #: Defaults of the stopping rule: number of iterations, and relative change of the last one.
@@ -101,24 +101,13 @@ SAMPLED_ROWS = 256
 BLOCK_ROWS = 32
 
 
-@dataclass(frozen=True)
-class OmittedMass:
-    """Sum of max(-(Y Y')_ij, 0) over unchecked pairs of words, as a share of all co-occurrences, and its error."""
-
-    value: float
-    standard_error: float
-
-
-def omitted_mass(rectified: Floats, checked_words: int, seed: int = 0) -> OmittedMass:
+def omitted_mass(rectified: Floats, checked_words: int, seed: int = 0) -> Estimate:
     """Estimate the negative mass of Y Y' outside the rows and columns that ENN corrects (LR-JSMF, Algorithm 3).
+
+    That is the sum of max(-(Y Y')_ij, 0) over unchecked pairs of words, as a share of all co-occurrences.
 
     Y is (N, K); the ``checked_words`` rows of largest norm are excluded. Rows are drawn with replacement, with
     probabilities proportional to their norms: an unbiased estimate, O(N K) per row, deterministic for a given seed.
-
-    Examples
-    --------
-    >>> omitted_mass(np.array([[1.0], [-0.5]]), 0)
-    OmittedMass(value=1.0, standard_error=0.0)
     """
     norms = np.sqrt(np.einsum("ij,ij->i", rectified, rectified))
     # Ties go to the lowest id, as in ENN.
@@ -126,14 +115,14 @@ def omitted_mass(rectified: Floats, checked_words: int, seed: int = 0) -> Omitte
     rows = rectified[rest]
     total = float(norms[rest].sum())
     if total == 0.0:
-        return OmittedMass(0.0, 0.0)
+        return Estimate(0.0, 0.0)
     if rest.size <= SAMPLED_ROWS:
-        return OmittedMass(float(_negative_sums(rows, np.arange(rest.size)).sum()), 0.0)
+        return Estimate(float(_negative_sums(rows, np.arange(rest.size)).sum()), 0.0)
     shares = norms[rest] / total
     generator = keyed_generator(seed, rest.size)
     drawn = np.searchsorted(np.cumsum(shares), generator.random(SAMPLED_ROWS)).clip(max=rest.size - 1)
     scaled = _negative_sums(rows, drawn) / shares[drawn]
-    return OmittedMass(float(scaled.mean()), float(scaled.std(ddof=1) / np.sqrt(SAMPLED_ROWS)))
+    return Estimate(float(scaled.mean()), float(scaled.std(ddof=1) / np.sqrt(SAMPLED_ROWS)))
 
 
 def _negative_sums(rows: Floats, chosen: Integers) -> Floats:

@@ -61,13 +61,7 @@ def hellinger_distances(affinity: Floats) -> Floats:
 
 
 def classical_scaling(distances: Floats) -> Floats:
-    """First two principal coordinates of points, (K, 2); the largest absolute entry on each axis is positive.
-
-    Examples
-    --------
-    >>> print(np.round(classical_scaling(np.array([[0.0, 1.0], [1.0, 0.0]])), 6).tolist())
-    [[0.5, 0.0], [-0.5, 0.0]]
-    """
+    """First two principal coordinates of points, (K, 2); the largest absolute entry on each axis is positive."""
     squares = np.square(distances)
     means = squares.mean(axis=0)
     centered = -(squares - means - means[:, None] + means.mean()) / 2
@@ -202,14 +196,7 @@ class Tree:
 
 
 def topic_tree(affinity: Floats) -> Tree:
-    """Complete linkage of Hellinger distances, with the leaf order of Bar-Joseph, Gifford and Jaakkola (2001).
-
-    Examples
-    --------
-    >>> tree = topic_tree(np.array([[1.0, 0.1, 0.9], [0.1, 1.0, 0.2], [0.9, 0.2, 1.0]]))
-    >>> print(tree.merges.tolist(), np.round(tree.heights, 3).tolist(), tree.order.tolist())
-    [[0, 2], [1, 3]] [0.316, 0.949] [1, 2, 0]
-    """
+    """Complete linkage of Hellinger distances, with the leaf order of Bar-Joseph, Gifford and Jaakkola (2001)."""
     from scipy.cluster.hierarchy import linkage
     from scipy.spatial.distance import squareform
 
@@ -220,13 +207,7 @@ def topic_tree(affinity: Floats) -> Tree:
 
 
 def conditional(topic_topic: Floats) -> Floats:
-    """p(j | i) = A_ij / sum_l A_il, (K, K); rows sum to 1, or are 0 where the sum is not positive.
-
-    Examples
-    --------
-    >>> print(conditional(np.array([[3.0, 1.0], [0.0, 0.0]])).tolist())
-    [[0.75, 0.25], [0.0, 0.0]]
-    """
+    """p(j | i) = A_ij / sum_l A_il, (K, K); rows sum to 1, or are 0 where the sum is not positive."""
     sums = topic_topic.sum(axis=1, keepdims=True)
     given: Floats = np.divide(topic_topic, sums, out=np.zeros_like(topic_topic), where=sums > 0)
     return given
@@ -236,11 +217,6 @@ def times_chance(topic_topic: Floats) -> Floats:
     """Observed over expected co-occurrence of two topics, A_ij sum A / (A_i. A_.j), (K, K).
 
     The ratio is 1 where a topic has no probability; estimates slightly below 0 become 0.
-
-    Examples
-    --------
-    >>> print(np.round(times_chance(np.array([[0.5, 0.0], [0.0, 0.5]])), 3).tolist())
-    [[2.0, 0.0], [0.0, 2.0]]
     """
     rows, columns = topic_topic.sum(axis=1, keepdims=True), topic_topic.sum(axis=0, keepdims=True)
     expected = rows * columns

@@ -24,7 +24,7 @@ from streaming_jsmf.documents.groups import NORMAL, SHARE, Groups
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.choice import Choice, comparison_table
 from streaming_jsmf.linalg.typing import Floats
-from streaming_jsmf.reporting.contents import Contents, document_lists
+from streaming_jsmf.reporting.contents import Contents, Levels, document_lists
 from streaming_jsmf.reporting.document_map import SAMPLED, DocumentMap
 from streaming_jsmf.reporting.layout import (
     TopicMap,
@@ -34,9 +34,7 @@ from streaming_jsmf.reporting.layout import (
     times_chance,
     topic_tree,
 )
-from streaming_jsmf.reporting.levels import Levels
-from streaming_jsmf.reporting.topics import Topic
-from streaming_jsmf.reporting.words import WordLists
+from streaming_jsmf.reporting.topics import Topic, WordLists
 from streaming_jsmf.storage.paths import StorePath, read_bytes
 
 #: The first lines of every page, which identify it as a report.
@@ -288,13 +286,7 @@ def _levels(levels: Levels) -> dict[str, Any]:
 
 
 def packed_probabilities(values: Floats) -> str:
-    """Encode probabilities as base64 of 16-bit logarithms.
-
-    Examples
-    --------
-    >>> base64.b64decode(packed_probabilities(np.array([1.0, 0.5, 0.0]))).hex()
-    '00000004ffff'
-    """
+    """Encode probabilities as base64 of 16-bit logarithms."""
     known = np.maximum(values, 2.0**-64)
     steps = np.minimum(np.round(-STEPS * np.log2(np.minimum(known, 1.0))), ZERO - 1)
     return _packed(np.where(values > 0, steps, ZERO))

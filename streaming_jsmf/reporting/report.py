@@ -12,9 +12,8 @@ from typing import Any
 from streaming_jsmf.config import ReportRequest, takes
 from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.reporting.contents import documents_of, groups_of, outliers_of, read_contents
+from streaming_jsmf.reporting.contents import documents_of, groups_of, outliers_of, read_contents, read_levels
 from streaming_jsmf.reporting.document_map import map_documents
-from streaming_jsmf.reporting.levels import read_levels
 from streaming_jsmf.reporting.page import render, require_report
 from streaming_jsmf.storage.paths import StorePath, is_free, require_suffix, store_path
 from streaming_jsmf.storage.results import write_alone

@@ -27,13 +27,7 @@ _NOT_OF_TOPICS = ("word", "topic", "topic_", "eigenvalues", "cliques")
 
 
 def hellinger(first: Floats, second: Floats) -> Floats:
-    """Distances sqrt(1 - sum_w sqrt(p(w | i) p(w | j))) between topics (N, K) and (N, K'); (K, K').
-
-    Examples
-    --------
-    >>> hellinger(np.array([[1.0], [0.0]]), np.array([[1.0, 0.0], [0.0, 1.0]]))
-    array([[0., 1.]])
-    """
+    """Distances sqrt(1 - sum_w sqrt(p(w | i) p(w | j))) between topics (N, K) and (N, K'); (K, K')."""
     roots = [np.sqrt(np.maximum(np.asarray(each, np.float64), 0.0)) for each in (first, second)]
     with single_blas_thread():
         affinity = gram(np.concatenate(roots, axis=1))[: first.shape[1], first.shape[1] :]

@@ -70,12 +70,7 @@ class CooccurrenceStage(Stage):
         ),
     }
 
-    def wanted(self, settings: ScanSettings) -> bool:
-        return settings.exact
-
-    def reads_corpora(self, store: Moments) -> bool:
-        del store
-        return True
+    needs = "exact"
 
     def scans(self, store: Moments) -> Sequence[Scan]:
         """One scan per panel; the keys of its parts include its rows and the vocabulary."""

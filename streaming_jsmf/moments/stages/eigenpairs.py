@@ -89,12 +89,7 @@ class ProductStage(SumStage):
     """
 
     reads: ClassVar = (SAMPLE,)
-
-    def wanted(self, settings: ScanSettings) -> bool:
-        return settings.has_projection
-
-    def reads_corpora(self, store: Moments) -> bool:
-        return store.sample_share < 1
+    needs = "has_projection"
 
     def sources(self, store: Moments, load: Callable[[], Sequence[Any]]) -> Sequence[Any]:
         if store.sample_share < 1:
@@ -149,9 +144,7 @@ class DirectionsStage(Stage):
     inputs = ("basis",)
     reads: ClassVar = (SAMPLE,)
     of_base = True
-
-    def wanted(self, settings: ScanSettings) -> bool:
-        return settings.has_projection
+    needs = "has_projection"
 
     def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
         """W (N x r, r <= ``block_width(K + 10)``) if needed, and the estimated error that decides it."""
@@ -200,9 +193,7 @@ class EigenpairsStage(Stage):
     }
     inputs = ("basis", "projection", "directions", "refinement")
     reads: ClassVar = (SAMPLE,)
-
-    def wanted(self, settings: ScanSettings) -> bool:
-        return settings.has_projection
+    needs = "has_projection"
 
     def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
         """Eigenpairs for the largest number of topics plus ten, with an error estimate."""
@@ -243,12 +234,10 @@ def _product(store: Moments, folded: Iterator[PartialResult], name: str) -> Floa
         return basis  # without columns
     product: Floats = _joined(sums)
     weight, diagonal = store.scalars("range")["total_weight"], store.read("diagonal")[:, None]
-
-    def finish(rows: slice) -> None:
-        product[rows] /= weight
-        product[rows] -= diagonal[rows] * basis[rows]
-
-    on_each(finish, panels(len(product)))
+    on_each(
+        lambda rows: np.subtract(product[rows] / weight, diagonal[rows] * basis[rows], out=product[rows]),
+        panels(len(product)),
+    )
     return product
 
 

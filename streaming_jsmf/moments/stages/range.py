@@ -123,14 +123,6 @@ class RangeStage(Stage):
     }
     unfolded = frozenset(DOCUMENTS)
 
-    def keeps_fold(self, settings: ScanSettings) -> bool:
-        del settings
-        return True
-
-    def reads_corpora(self, store: Moments) -> bool:
-        del store
-        return True
-
     def scans(self, store: Moments) -> Sequence[Scan]:
         """One scan over the partitions of the manifest."""
         share = store.manifest.sample_share

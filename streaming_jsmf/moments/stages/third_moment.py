@@ -70,13 +70,7 @@ class ThirdMomentStage(SumStage):
         ),
     }
     inputs = ("basis",)
-
-    def wanted(self, settings: ScanSettings) -> bool:
-        return settings.third_moment
-
-    def reads_corpora(self, store: Moments) -> bool:
-        del store
-        return True
+    needs = "third_moment"
 
     def reduction(self, store: Moments) -> ThirdMomentReduction:
         return ThirdMomentReduction.of(store)
