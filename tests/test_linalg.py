@@ -37,7 +37,6 @@ from streaming_jsmf.linalg.tensor import (
     add_products,
     basis_moments,
     packed_size,
-    sort_by_word,
     tensor_sums,
 )
 from streaming_jsmf.moments.stages.third_moment import tensor_memory
@@ -523,22 +522,6 @@ def test_single_products_and_their_transpose() -> None:
     np.testing.assert_allclose(total, 1 + block.toarray().T @ out, atol=5e-5)
 
 
-def by_word(block: csr_array[Any]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]:
-    ends = np.full(block.shape[1], -1, np.int64)
-    documents, values = np.full(block.nnz, -1, np.int32), np.full(block.nnz, np.nan)
-    sort_by_word(block.indptr, block.indices, block.data, ends, documents, values)
-    return ends, documents, values
-
-
-def test_sorting_by_word_is_the_change_to_columns() -> None:
-    for block in (ragged(), csr_array((4, N_RAGGED)), csr_array((0, 3))):
-        ends, documents, values = by_word(block)
-        columns = block.tocsc()
-        np.testing.assert_array_equal(ends, columns.indptr[1:])
-        np.testing.assert_array_equal(documents, columns.indices)
-        np.testing.assert_array_equal(values, columns.data)
-
-
 @pytest.mark.parametrize("width", [1, 2, 7, 8, 17])
 def test_words_get_the_sums_over_their_documents(width: int) -> None:
     block = ragged()
@@ -547,7 +530,8 @@ def test_words_get_the_sums_over_their_documents(width: int) -> None:
         n_documents, n_words = counts.shape
         projected, scales = gaussian(n_documents, width), gaussian(n_documents, 2, seed=2)
         triples, pairs = np.ones((n_words, width)), np.ones((n_words, width))
-        add_products(*by_word(counts), projected, scales, triples, pairs)
+        of_word = counts.tocsc()
+        add_products(of_word.indptr, of_word.indices, of_word.data, projected, scales, triples, pairs)
         dense = counts.toarray()
         np.testing.assert_allclose(triples, 1 + dense.T @ (scales[:, :1] * projected), atol=1e-13)
         np.testing.assert_allclose(pairs, 1 + dense.T @ (scales[:, 1:] * projected), atol=1e-13)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -114,9 +114,12 @@ def counts_of(
         with wanted.writing() as found:
             if found is not Found.MADE:
                 sums, completion = count_documents(job, execution, listener)
-                counted = replace(_divided(model, job, sums), completion=completion)
                 mixed = execution is not None and execution.mixed
-                _write_counts(target, counted, model, package_versions(mixed=mixed))
+                made = {"committed": utc_now(), "versions": package_versions(mixed=mixed)}
+                fields = {**_fields(model, job, sums, completion), "made": made}
+                with store_written(target, overwrite=node_exists(target)) as beside:
+                    digests = write_arrays(beside, _divided(model, job, sums), _VARIABLES, compress=True)
+                    create_group(beside, sealed_as(KIND, FORMAT_VERSION, {**fields, "digests": digests}))
     if not is_free(work) or is_left(target):
         with suppress(InputError), sole_writer(target):
             remove_store(work, ignore_errors=True)
@@ -169,30 +172,41 @@ def _scan_settings(model: Model) -> ScanSettings:
     return ScanSettings(**kept)
 
 
-def _divided(model: Model, job: DocumentJob, total: PartialResult) -> StoredCounts:
-    corpus, weight = job.corpus, total.scalars["total_weight"]
-    if not weight > 0:
+def _fields(
+    model: Model, job: DocumentJob, total: PartialResult, completion: Completion | None
+) -> dict[str, Any]:
+    corpus = job.corpus
+    if not total.scalars["total_weight"] > 0:
         raise InputError(
             f"{corpus.root} has no document with two tokens of the model's words; give a corpus with the same kind "
             "of words"
         )
-    # Topics may share a word, whose row was gathered only once.
-    rows = total.arrays["rows"][np.searchsorted(job.arrays["row_words"], representatives(model))] / weight
-    sketch = (total.arrays["sketch"] / weight).astype(np.float32)
-    return StoredCounts(
-        job.arrays["words"],
-        total.arrays["pairs"],
-        int(total.scalars["n_documents"]),
-        rows,
-        RowSketch(sketch, total.arrays["row_sum"] / weight),
-        characteristic_words(rows, model.arrays["prominent_words"].shape[1]),
-        {
+    return {
+        "selection": _selection_digest(model),
+        "corpus": {
             "path": corpus.location,
             "fingerprint": corpus.fingerprint,
             "n_documents": corpus.n_documents,
             "words_found": int(np.count_nonzero(job.arrays["ids"] >= 0)),
         },
-    )
+        "n_documents": int(total.scalars["n_documents"]),
+        # Unlike the counts, which depend only on word lists, the completion depends on the whole model.
+        "completion": completion and {"model": model.provenance.get("fingerprint"), **asdict(completion)},
+    }
+
+
+def _divided(model: Model, job: DocumentJob, total: PartialResult) -> dict[str, NDArray[Any]]:
+    weight = total.scalars["total_weight"]
+    # Topics may share a word, whose row was gathered only once.
+    rows = total.arrays["rows"][np.searchsorted(job.arrays["row_words"], representatives(model))] / weight
+    return {
+        "selected_words": job.arrays["words"],
+        "document_pairs": total.arrays["pairs"],
+        "anchor_rows": rows,
+        "characteristic_words": characteristic_words(rows, model.arrays["prominent_words"].shape[1]),
+        "sketch": (total.arrays["sketch"] / weight).astype(np.float32),
+        "row_sum": total.arrays["row_sum"] / weight,
+    }
 
 
 def counts_path(model: StorePath, corpus_fingerprint: str) -> StorePath:
@@ -203,30 +217,6 @@ def _selection_digest(model: Model) -> str:
     """Digest of the vocabulary, word lists and anchors that the counts of a model depend on."""
     names = [name for name in COUNTED if name in model.arrays]
     return fingerprint({name: digest(model.arrays[name]).sha256 for name in names})
-
-
-def _write_counts(path: StorePath, counts: StoredCounts, model: Model, versions: dict[str, str]) -> None:
-    arrays: dict[str, NDArray[Any] | None] = {
-        "selected_words": counts.words,
-        "document_pairs": counts.pairs,
-        "anchor_rows": counts.anchor_rows,
-        "characteristic_words": counts.characteristic_words,
-    }
-    if counts.sketch is not None:
-        arrays |= {"sketch": counts.sketch.products, "row_sum": counts.sketch.row_sum}
-    present = {name: values for name, values in arrays.items() if values is not None}
-    # Unlike the counts, which depend only on word lists, the completion depends on the whole model.
-    of_model = {"model": model.provenance.get("fingerprint")}
-    with store_written(path, overwrite=node_exists(path)) as beside:
-        attributes = {
-            "selection": _selection_digest(model),
-            "corpus": dict(counts.corpus),
-            "n_documents": counts.n_documents,
-            "completion": None if counts.completion is None else {**of_model, **asdict(counts.completion)},
-            "made": {"committed": utc_now(), "versions": versions},
-            "digests": write_arrays(beside, present, _VARIABLES, compress=True),
-        }
-        create_group(beside, sealed_as(KIND, FORMAT_VERSION, attributes))
 
 
 def _create_evaluation_group(model: StorePath) -> None:

@@ -22,7 +22,7 @@ from streaming_jsmf.config import DocumentWeights
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.csr import document_weights, multiply_rows
 from streaming_jsmf.linalg.panels import panels
-from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers
+from streaming_jsmf.linalg.typing import FloatArray, Floats
 from streaming_jsmf.timing import span
 
 #: A document with fewer tokens has no triple of words and is excluded from all three moments.
@@ -97,15 +97,12 @@ def tensor_sums(
         count_scales = np.stack([double, single, weights], axis=1)
         for rows in _blocks(shares.indptr):
             with span("products"):
-                block = _csr_rows(shares, rows)
-                projected = np.empty((len(block[0]) - 1, -(-width // COLUMN_STEP) * COLUMN_STEP), basis.dtype)
-                multiply_rows(*block, basis, projected)
+                block = _rows(shares, rows)
+                projected = np.empty((block.shape[0], -(-width // COLUMN_STEP) * COLUMN_STEP), basis.dtype)
+                multiply_rows(block.indptr, block.indices, block.data, basis, projected)
                 # A separate function, so that the sorted nonzeros are freed when it returns.
                 _add_products(block, projected, product_scales[rows], triples, pairs)
-                indptr, words, values = block
-                counts += (
-                    csr_array((values, words, indptr), (indptr.size - 1, n_words)).T @ count_scales[rows]
-                )
+                counts += block.T @ count_scales[rows]
             with span("cubes"):
                 cubes.add_cubes(projected[:, :width], cube_scales[rows])
     triple_counts, pair_counts, mean = (np.ascontiguousarray(column) for column in counts.T)
@@ -113,25 +110,20 @@ def tensor_sums(
     return TensorSums(cubes.packed(), triples, pairs, *vectors, n_documents, total_weight)
 
 
-def _csr_rows(shares: csr_array[Any], rows: slice) -> tuple[NDArray[Any], NDArray[Any], FloatArray]:
-    """CSR buffers of some rows as views, with ``indptr`` from 0; scipy's slicing would copy them."""
+def _rows(shares: csr_array[Any], rows: slice) -> csr_array[Any]:
+    """Some rows as views; SciPy's slicing would copy them."""
     indptr = shares.indptr[rows.start : rows.stop + 1]
     values = slice(indptr[0], indptr[-1])
-    return indptr - indptr[0], shares.indices[values], shares.data[values]
+    buffers = (shares.data[values], shares.indices[values], indptr - indptr[0])
+    return csr_array(buffers, shape=(indptr.size - 1, shares.shape[1]), copy=False)
 
 
 def _add_products(
-    block: tuple[NDArray[Any], NDArray[Any], FloatArray],
-    projected: FloatArray,
-    scales: FloatArray,
-    triples: Floats,
-    pairs: Floats,
+    block: csr_array[Any], projected: FloatArray, scales: FloatArray, triples: Floats, pairs: Floats
 ) -> None:
-    """Add the documents of a block, given as CSR buffers, to the sums of their words."""
-    _, words, values = block
-    by_word = np.empty(len(triples), np.int64), np.empty(words.size, np.int32), np.empty_like(values)
-    sort_by_word(*block, *by_word)
-    add_products(*by_word, projected, scales, triples, pairs)
+    """Add the documents of a block to the sums of their words."""
+    by_word = block.tocsc()
+    add_products(by_word.indptr, by_word.indices, by_word.data, projected, scales, triples, pairs)
 
 
 def _blocks(indptr: NDArray[Any]) -> Iterator[slice]:
@@ -173,35 +165,6 @@ def basis_moments(sums: TensorSums, basis: Floats, dtype: type[np.floating[Any]]
     return BasisMoments(basis, sums.shares / sums.total_weight, pairs, third)
 
 
-@compiled(nogil=True)
-def sort_by_word(
-    indptr: NDArray[Any],
-    words: NDArray[Any],
-    values: FloatArray,
-    ends: Integers,
-    documents: NDArray[np.int32],
-    sorted_values: FloatArray,
-) -> None:
-    """Sort the nonzeros of a CSR matrix (``indptr`` from 0) by word: word x has ``ends[x - 1]`` (or 0) to ``ends[x]``.
-
-    Fills ``ends`` (words,), ``documents`` (ascending within a word) and ``sorted_values`` (both nonzeros,).
-    """
-    # ``ends`` first holds the start of each word; every nonzero placed advances it towards the end.
-    ends[:] = 0
-    for word in words:
-        ends[word] += 1
-    first = 0
-    for word in range(ends.size):
-        first += ends[word]
-        ends[word] = first - ends[word]
-    for document in range(indptr.size - 1):
-        for k in range(indptr[document], indptr[document + 1]):
-            place = ends[words[k]]
-            documents[place] = document
-            sorted_values[place] = values[k]
-            ends[words[k]] = place + 1
-
-
 @compiled(nogil=True, forceinline=True)
 def _add_documents(
     documents: NDArray[np.int32],
@@ -234,7 +197,7 @@ def _add_documents(
 
 @compiled(nogil=True)
 def add_products(
-    ends: Integers,
+    bounds: NDArray[Any],
     documents: NDArray[np.int32],
     values: FloatArray,
     projected: FloatArray,
@@ -242,16 +205,15 @@ def add_products(
     triples: Floats,
     pairs: Floats,
 ) -> None:
-    """triples += S' diag(s_0) P and pairs += S' diag(s_1) P, with S in the form of ``sort_by_word``.
+    """triples += S' diag(s_0) P and pairs += S' diag(s_1) P, with S (documents x words) in CSC form.
 
     Sums of a word have the precision of ``values`` and are added in float64. P is ``projected`` (documents x m, or more
     columns, which are ignored); s_0 and s_1 are the columns of ``scales`` (documents x 2).
     """
     width = projected.shape[1]
     triple, pair = np.empty(width, projected.dtype), np.empty(width, projected.dtype)
-    first = 0
-    for word in range(ends.size):
-        last = ends[word]
+    for word in range(bounds.size - 1):
+        first, last = bounds[word], bounds[word + 1]
         if first == last:
             continue
         triple[:] = 0.0
@@ -260,7 +222,6 @@ def add_products(
         for i in range(triples.shape[1]):
             triples[word, i] += triple[i]
             pairs[word, i] += pair[i]
-        first = last
 
 
 @dataclass(frozen=True)
