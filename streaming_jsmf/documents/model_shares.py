@@ -26,7 +26,7 @@ from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.storage.paths import AnyPath, StorePath, store_path
 from streaming_jsmf.topics.edits import NAMED, EditedTopics, shown_topics
-from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
+from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters, ids_of_corpus
 from streaming_jsmf.topics.store import AnyModel, Model, model_path
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class ModelShares:
         corpus, ``StoreError`` if shares or corpus are damaged.
         """
         opened, about = self.require_corpus(corpus), self.file.about
-        ids, units = self.topics.ids_of_corpus(opened), list_units(opened)
+        ids, units = ids_of_corpus(opened, self.topics.words), list_units(opened)
         read = self.file.tables(list(dict.fromkeys([*columns, *about.columns])))
         tables = _in_sizes(read, [unit.rows for unit in units], self.file.path)
         for table, unit in zip(tables, units, strict=True):

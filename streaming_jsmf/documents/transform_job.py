@@ -60,7 +60,7 @@ from streaming_jsmf.storage.paths import StorePath, sha256_of
 from streaming_jsmf.storage.replace import file_written, put_files, store_written
 from streaming_jsmf.storage.results import Wanted, same_contents
 from streaming_jsmf.topics.document_job import BYTES_PER_SHARE, DocumentJob, TaskInputs
-from streaming_jsmf.topics.parameters import TopicParameters
+from streaming_jsmf.topics.parameters import TopicParameters, ids_of_corpus
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ def wanted_shares(target: StorePath, request: Mapping[str, Any], *, overwrite: b
 
 def share_job(topics: TopicParameters, corpus: Corpus, about: About, wanted: Wanted) -> DocumentJob:
     """The job that computes the wanted shares of the documents of a corpus."""
-    ids = topics.ids_of_corpus(corpus)
+    ids = ids_of_corpus(corpus, topics.words)
     # Words without any topic count as unknown.
     ids[(ids >= 0) & ~(topics.word_topic.sum(axis=1) > 0)[np.maximum(ids, 0)]] = -1
     return DocumentJob(

@@ -256,7 +256,7 @@ def draw_lines(choice: Choice) -> tuple[MeasureLine, ...]:
     """Draw a line for each measure with at least two values; K are equally spaced, and larger values are higher."""
     lines = []
     for measure in COLUMNS:
-        values = [getattr(row, measure.name) for row in choice.rows]
+        values = [*map(measure.of, choice.rows)]
         known = [value for value in values if value is not None]
         if len(known) < 2:
             continue
