@@ -37,13 +37,7 @@ from streaming_jsmf.errors import InputError, Option, StoreError, option
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.storage.paths import (
-    AnyPath,
-    StorePath,
-    require_suffix,
-    store_path,
-    try_writing,
-)
+from streaming_jsmf.storage.paths import AnyPath, StorePath, require_suffix, store_path, try_writing
 from streaming_jsmf.topics.edits import shown_topics
 from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
 from streaming_jsmf.topics.store import AnyModel, Model, beside, corpus_beside, model_path, read_model

@@ -173,12 +173,7 @@ def transform_documents(
 
 
 def _write_csv(
-    place: Path,
-    shares: SharesFile,
-    schema: Any,
-    columns: CsvColumns,
-    wanted: Wanted,
-    work: Workspace,
+    place: Path, shares: SharesFile, schema: Any, columns: CsvColumns, wanted: Wanted, work: Workspace
 ) -> None:
     """Write a CSV file; raise ``InputError``, and remove the work, if the target has another one."""
     write_csv(place, shares, schema, columns)
@@ -231,10 +226,7 @@ def _parts_job(context: PartContext, job: DocumentJob) -> Job:
 def write_part(context: PartContext, part: tuple[Partition, int]) -> Record:
     """Task: compute and write the shares of a partition, whose first document has the given number."""
     files, rows = TaskFiles(context.inputs.store, PARTS), context.about.row_group_rows
-    with (
-        files.written(part_name(part[0].index)) as made,
-        RowGroupWriter(made, context.schema, rows) as file,
-    ):
+    with files.written(part_name(part[0].index)) as made, RowGroupWriter(made, context.schema, rows) as file:
         totals = _write_rows(file, context, *part)
     return {"totals": asdict(totals), **files.record()}
 

@@ -129,11 +129,7 @@ def number_text(measure: Measure, value: float | None) -> str:
 def comparison_table(choice: Choice) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Heading and rows as text: K, the measures, eigengap, loss."""
     rows = [
-        (
-            str(row.n_topics),
-            *(number_text(measure, measure.of(row)) for measure in COLUMNS),
-            f"{loss:.1f}",
-        )
+        (str(row.n_topics), *(number_text(measure, measure.of(row)) for measure in COLUMNS), f"{loss:.1f}")
         for row, loss in zip(choice.rows, choice.losses, strict=True)
     ]
     return ("topics", *(measure.title for measure in COLUMNS), "loss"), rows

@@ -15,12 +15,7 @@ from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.vocabulary import word_ids
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, StreamingJSMFError, option
-from streaming_jsmf.evaluation.counts import (
-    StoredCounts,
-    counts_of,
-    is_training_corpus,
-    read_training_counts,
-)
+from streaming_jsmf.evaluation.counts import StoredCounts, counts_of, is_training_corpus, read_training_counts
 from streaming_jsmf.evaluation.inputs import Cooccurrence, TopicArrays
 from streaming_jsmf.evaluation.metrics import Unavailable, evaluate_topics
 from streaming_jsmf.evaluation.verdicts import (
@@ -338,12 +333,7 @@ def truth_of(corpus: Any, model: Model) -> Floats:
 
 @single_blas_thread()
 def replicas_of(
-    model: Model,
-    moments: Moments,
-    count: int,
-    seed: int,
-    threads: int,
-    listener: Listener = silent,
+    model: Model, moments: Moments, count: int, seed: int, threads: int, listener: Listener = silent
 ) -> list[NDArray[np.float64]]:
     """Topics (N, K) of ``count`` models inferred from bootstrap samples of the kept partitions. No scan.
 

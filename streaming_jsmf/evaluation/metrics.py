@@ -15,11 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaming_jsmf.evaluation import coherence, topic_shape
-from streaming_jsmf.evaluation.factorization import (
-    cooccurrence_rows,
-    estimated_errors,
-    factorization_errors,
-)
+from streaming_jsmf.evaluation.factorization import cooccurrence_rows, estimated_errors, factorization_errors
 from streaming_jsmf.evaluation.inputs import SelectedCounts, TopicArrays, lookup
 from streaming_jsmf.evaluation.matching import recovery_error, stability
 from streaming_jsmf.inference.perplexity import Completion

@@ -211,9 +211,7 @@ def count_job(
 
 
 def count_documents(
-    job: DocumentJob,
-    execution: Execution | None = None,
-    listener: Listener = silent,
+    job: DocumentJob, execution: Execution | None = None, listener: Listener = silent
 ) -> tuple[PartialResult, Completion | None]:
     """Count the selected words of a corpus, and predict half of the tokens of each document from the other half.
 

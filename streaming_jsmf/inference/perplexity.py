@@ -104,13 +104,7 @@ class Completer:
         numbered = np.arange(len(word_topic), dtype=np.uint64) if keys is None else keys
         return cls(topics, prior, unigram, word_topic.max(axis=1) > 0, numbered)
 
-    def complete(
-        self,
-        counts: csr_array[Any],
-        *,
-        seed: int = 0,
-        threads: int | None = None,
-    ) -> Completion:
+    def complete(self, counts: csr_array[Any], *, seed: int = 0, threads: int | None = None) -> Completion:
         """Score one half of the tokens of each document, given the other half; one pass over ``counts``.
 
         ``counts`` is documents x N, whole numbers. ``seed`` determines the split (``observed_half``); ``threads`` as in

@@ -18,13 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.config import PolishSettings
-from streaming_jsmf.inference.cvb0 import (
-    add_documents,
-    aligned_zeros,
-    csr_buffers,
-    memory_of_shares,
-    padded,
-)
+from streaming_jsmf.inference.cvb0 import add_documents, aligned_zeros, csr_buffers, memory_of_shares, padded
 from streaming_jsmf.inference.gibbs import Keys, draw_documents
 from streaming_jsmf.linalg.panels import each, panel_threads, panels
 from streaming_jsmf.linalg.probes import keyed_generator

@@ -259,12 +259,7 @@ def _corrected_matrix(of_sample: Floats, basis: Floats, product: Floats) -> Floa
 
 
 def _outside_steps(
-    sample: csr_array[Any],
-    diagonal: Floats,
-    basis: Single,
-    product: Single,
-    rotation: Floats,
-    shifts: Single,
+    sample: csr_array[Any], diagonal: Floats, basis: Single, product: Single, rotation: Floats, shifts: Single
 ) -> tuple[Single, Single]:
     """Blocks T of ``corrected_eigenpairs`` side by side, unit columns orthogonal to Q, and C_s T."""
     # A power step C Q would also amplify large negative eigenvalues of C, which are common for corpora of short
@@ -333,12 +328,7 @@ class SampleCertificate:
 
 
 def certify(
-    parts: SampleParts,
-    share: float,
-    basis: Floats,
-    corrected: CorrectedPairs,
-    count: int,
-    leading: int,
+    parts: SampleParts, share: float, basis: Floats, corrected: CorrectedPairs, count: int, leading: int
 ) -> SampleCertificate:
     """Estimate the error of the first ``count`` of the corrected eigenpairs. No pass over the data.
 

@@ -108,10 +108,7 @@ def _holds(store: Moments, changes: Changes) -> bool:
 
 
 def require_changeable(
-    found: Moments,
-    corpus: str | Path | Corpus,
-    settings: ScanSettings | None,
-    changes: Changes,
+    found: Moments, corpus: str | Path | Corpus, settings: ScanSettings | None, changes: Changes
 ) -> None:
     """Refuse to change a store with other settings or corpora, for example after a mistyped path."""
     # The third moment does not have to match: it is added on request, and never removed.

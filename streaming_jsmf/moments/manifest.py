@@ -208,10 +208,7 @@ def _settings_fingerprint(fields: Mapping[str, Any]) -> str:
 
 def with_third_moment(manifest: StoreManifest) -> StoreManifest:
     fields = replace(manifest.scan_settings, third_moment=True).fields()
-    return manifest.changed(
-        settings=fields,
-        settings_fingerprint=_settings_fingerprint(fields),
-    )
+    return manifest.changed(settings=fields, settings_fingerprint=_settings_fingerprint(fields))
 
 
 def with_corpus(manifest: StoreManifest, corpus: Corpus) -> StoreManifest:

@@ -133,11 +133,7 @@ def _union(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[tuple[str, 
 
 
 def _copy_parts(
-    source: Moments,
-    target: Checkpoints,
-    keys: Sequence[str],
-    rows: Integers | None = None,
-    n_words: int = 0,
+    source: Moments, target: Checkpoints, keys: Sequence[str], rows: Integers | None = None, n_words: int = 0
 ) -> None:
     """Commit the parts of a store under other keys, with its words in other ``rows`` of ``n_words``."""
     parts = source.checkpoints("range")

@@ -77,11 +77,7 @@ def plot_correlations(model: AnyModel) -> Figure:
 
 
 def plot_over_time(
-    model: AnyModel,
-    shares: str | Path,
-    topics: Sequence[int] | None = None,
-    *,
-    by: str | None = None,
+    model: AnyModel, shares: str | Path, topics: Sequence[int] | None = None, *, by: str | None = None
 ) -> Figure:
     """Draw mean shares of topics over time, or by another column of ``shares``, with standard errors.
 

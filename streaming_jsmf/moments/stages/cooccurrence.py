@@ -67,7 +67,7 @@ class CooccurrenceStage(Stage):
     variables: ClassVar = {
         "cooccurrence": Variable(
             ("word", "word_"), "the whole matrix of Eq. 1, which scan 2 counts if it is asked for", "C"
-        ),
+        )
     }
 
     needs = "exact"

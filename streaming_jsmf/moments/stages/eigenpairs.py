@@ -117,7 +117,7 @@ class ProjectionStage(ProductStage):
 
     name = "projection"
     variables: ClassVar = {
-        "projection": Variable(("word", "component"), "C times the basis, from scan 2", "C Q"),
+        "projection": Variable(("word", "component"), "C times the basis, from scan 2", "C Q")
     }
     inputs = ("basis",)
 
@@ -139,7 +139,7 @@ class DirectionsStage(Stage):
     variables: ClassVar = {
         "directions": Variable(
             ("word", "direction"), "parts of the eigenvectors outside the basis, orthonormal", "W"
-        ),
+        )
     }
     inputs = ("basis",)
     reads: ClassVar = (SAMPLE,)
@@ -167,7 +167,7 @@ class RefinementStage(ProductStage):
 
     name = "refinement"
     variables: ClassVar = {
-        "refinement": Variable(("word", "direction"), "C times the directions, from scan 3", "C W"),
+        "refinement": Variable(("word", "direction"), "C times the directions, from scan 3", "C W")
     }
     inputs = ("directions",)
 
