@@ -6,9 +6,10 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -197,24 +198,6 @@ def _csv_columns(model: AnyModel | Model) -> dict[str, Sequence[int]]:
     return dict(zip(names, shown.groups, strict=True))
 
 
-@dataclass(frozen=True)
-class _CorpusDocuments:
-    """The documents of a corpus; see ``SourceDocuments``."""
-
-    opened: Corpus
-
-    @property
-    def identity(self) -> str:
-        return self.opened.fingerprint
-
-    @property
-    def corpus(self) -> tuple[Corpus, float]:
-        return self.opened, 0.0
-
-    def remove(self) -> None:
-        """Leave the corpus of the user where it is."""
-
-
 @contextmanager
 def _documents(
     source: Any,
@@ -224,12 +207,14 @@ def _documents(
     reading: IngestRequest | None,
     execution: Execution,
     listener: Listener,
-) -> Iterator[_CorpusDocuments | SourceDocuments]:
-    """Yield the documents of a corpus, or of a source whose corpus is made at ``place``."""
+) -> Iterator[SourceDocuments | SimpleNamespace]:
+    """Yield the documents of a corpus, or of a source whose corpus is made at ``place``; see ``SourceDocuments``."""
     if isinstance(source, Corpus) or (isinstance(source, str | PathLike) and is_corpus(source)):
         if reading not in (None, IngestRequest()):
             raise InputError(f"{source} is a corpus already; leave out how a source is read")
-        yield _CorpusDocuments(open_corpus(source))
+        opened = open_corpus(source)
+        # A corpus of the user is not removed.
+        yield SimpleNamespace(identity=opened.fingerprint, corpus=(opened, 0.0), remove=lambda: None)
         return
     # Importing the readers takes a sixth of the start-up time, and a corpus does not need them.
     from streaming_jsmf.documents.source_corpus import documents_of_source

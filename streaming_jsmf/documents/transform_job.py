@@ -38,7 +38,6 @@ from streaming_jsmf.documents.shares import (
     TOPICS,
     About,
     CsvColumns,
-    SharesFile,
     ShareTotals,
     has_csv_shares,
     is_csv,
@@ -159,7 +158,8 @@ def transform_documents(
         suffix = wanted.target.suffix.lower()
         with publish(file_written if suffix in (".parquet", ".csv") else store_written) as place:
             if suffix == ".csv":
-                _write_csv(place, made, schema, columns, wanted, work)
+                write_csv(place, made, schema, columns)
+                _require_same_csv(place, wanted, work)
             elif suffix == ".parquet":
                 write_parquet(place, made, schema)
             elif suffix == ".zarr":
@@ -172,11 +172,8 @@ def transform_documents(
     return totals
 
 
-def _write_csv(
-    place: Path, shares: SharesFile, schema: Any, columns: CsvColumns, wanted: Wanted, work: Workspace
-) -> None:
-    """Write a CSV file; raise ``InputError``, and remove the work, if the target has another one."""
-    write_csv(place, shares, schema, columns)
+def _require_same_csv(place: Path, wanted: Wanted, work: Workspace) -> None:
+    """Raise ``InputError``, and remove the work, if the target has other contents than the file that was written."""
     try:
         same_contents(wanted.target, sha256_of(place), lambda: None, overwrite=wanted.overwrite).find()
     except InputError:
@@ -211,16 +208,16 @@ class PartContext:
     schema: Any
 
 
-def part_name(number: int) -> str:
-    """Name of the file of a part."""
-    return f"part-{number:05d}.parquet"
-
-
 def _parts_job(context: PartContext, job: DocumentJob) -> Job:
     """One task per partition, with the number of its first document in the corpus."""
     sizes = [partition.rows for partition in job.partitions]
     parts = [*zip(job.partitions, accumulate(sizes, initial=0), strict=False)]
     return map_job(write_part, context, sizes, job.work.checkpoints(), "documents", parts)
+
+
+def part_name(number: int) -> str:
+    """Name of the file of a part."""
+    return f"part-{number:05d}.parquet"
 
 
 def write_part(context: PartContext, part: tuple[Partition, int]) -> Record:

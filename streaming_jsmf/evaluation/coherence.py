@@ -5,8 +5,6 @@ Coherence and NPMI increase if topics repeat each other's words, so report them 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -47,8 +45,8 @@ def npmi(
     >>> npmi([4, 2], [[4, 1], [1, 2]], 8, [[0, 1]]).tolist()
     [0.0]
     """
-    pairs = _word_pairs(document_frequency, pair_counts, top_words, n_documents)
-    means: Floats = pair_npmi(pairs.together, pairs.first * pairs.second, smoothing).mean(axis=1)
+    first, second, together = _word_pairs(document_frequency, pair_counts, top_words, n_documents)
+    means: Floats = pair_npmi(together, first * second, smoothing).mean(axis=1)
     return means
 
 
@@ -81,8 +79,8 @@ def coherence(
     >>> print(coherence([4, 2], [[4, 1], [1, 2]], [[0, 1]]).round(4).tolist())
     [-0.6931]
     """
-    pairs = _word_pairs(document_frequency, pair_counts, top_words)
-    sums: Floats = np.log((pairs.together + epsilon) / np.maximum(pairs.first, 1.0)).sum(axis=1)
+    first, _, together = _word_pairs(document_frequency, pair_counts, top_words)
+    sums: Floats = np.log((together + epsilon) / np.maximum(first, 1.0)).sum(axis=1)
     return sums
 
 
@@ -106,29 +104,21 @@ def u_mass(
     >>> print(u_mass([4, 2], [[4, 1], [1, 2]], 8, [[0, 1]]).round(4).tolist())
     [-1.3863]
     """
-    pairs = _word_pairs(document_frequency, pair_counts, top_words, n_documents)
-    given = pairs.first
-    ratio = np.divide(pairs.together + smoothing, given, out=np.ones_like(given), where=given > 0)
+    given, _, together = _word_pairs(document_frequency, pair_counts, top_words, n_documents)
+    ratio = np.divide(together + smoothing, given, out=np.ones_like(given), where=given > 0)
     means: Floats = np.log(ratio).mean(axis=1)
     return means
 
 
-class _WordPairs(NamedTuple):
-    """Document shares of the more probable word of each pair, the other word, and both, each (K, pairs)."""
-
-    first: Floats
-    second: Floats
-    together: Floats
-
-
 def _word_pairs(
     document_frequency: ArrayLike, pair_counts: ArrayLike, top_words: ArrayLike, n_documents: int = 1
-) -> _WordPairs:
+) -> tuple[Floats, Floats, Floats]:
+    """Document shares of the more probable word of each pair, the other word, and both, each (K, pairs)."""
     words = np.asarray(top_words, dtype=np.int64)
     left, right = (words[:, ranks] for ranks in np.triu_indices(words.shape[1], k=1))
     frequency = np.asarray(document_frequency, dtype=np.float64) / n_documents
     counts = np.asarray(pair_counts, dtype=np.float64) / n_documents
-    return _WordPairs(frequency[left], frequency[right], counts[left, right])
+    return frequency[left], frequency[right], counts[left, right]
 
 
 def distinct_share(top_words: ArrayLike) -> float:

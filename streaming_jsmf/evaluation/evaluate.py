@@ -49,15 +49,8 @@ LISTED_WORDS = 10
 #: Arrays of every engine, and those of some engines.
 NEEDED = ("word", "word_topic", "prominent_words")
 OPTIONAL = (
-    "alpha",
-    "anchors",
-    "characteristic_words",
-    "document_frequency",
-    "rectified",
-    "row_sum",
-    "term_count",
-    "topic_probability",
-    "topic_topic",
+    *("alpha", "anchors", "characteristic_words", "document_frequency", "rectified", "row_sum", "term_count"),
+    *("topic_probability", "topic_topic"),
 )
 
 
@@ -87,7 +80,7 @@ def evaluate(
     path = model_path(model)
     wanted = settings_of("request", EvaluationRequest, request, options)
     execution = settings_of("execution", Execution, execution, options)
-    topics = read_topics(path)
+    topics = read_model(path, NEEDED, OPTIONAL)
     inputs, reasons = _gather(path, topics, wanted, execution, listener)
     with single_blas_thread():
         metrics, missing = evaluate_topics(topic_arrays(topics), reasons=reasons, **inputs)
@@ -100,7 +93,12 @@ def evaluate(
         "n_topics": int(n_topics),
         "n_words": int(n_words),
         "moments": None if moments is None else str(moments.path),
-        "corpus": None if counts is None else _corpus_fields(topics, counts),
+        "corpus": counts
+        and {
+            **counts.corpus,
+            "n_documents_counted": counts.n_documents,
+            "training": is_training_corpus(topics, counts),
+        },
         "truth": None if wanted.truth is None else str(wanted.truth),
         "metrics": metrics,
         "missing": missing,
@@ -120,7 +118,6 @@ def _gather(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     found: dict[str, Any] = {"seed": request.seed}
     reasons: dict[str, str] = {}
-    threads = execution.threads_here
 
     def given(name: str) -> Any:
         if name in reasons:
@@ -144,7 +141,7 @@ def _gather(
         "completion": lambda: completion_of(model, given("counts")),
         "cooccurrence": lambda: cooccurrence_of(given("moments")),
         "replicas": lambda: replicas_of(
-            model, given("moments"), request.replicas, request.seed, threads, listener
+            model, given("moments"), request.replicas, request.seed, execution.threads_here, listener
         ),
     }
     for name, find in steps.items():
@@ -153,7 +150,9 @@ def _gather(
         except Unavailable as reason:
             reasons[name] = str(reason)
     if {"counts", "cooccurrence"} <= found.keys():
-        found["counts"] = without_sketch_of(found["moments"], found["counts"])
+        corpora = [each.fingerprint for each in found["moments"].manifest.corpora]
+        if found["moments"].settings.exact and corpora == [found["counts"].corpus["fingerprint"]]:
+            found["counts"] = replace(found["counts"], sketch=None)  # nothing is estimated
     return found, reasons
 
 
@@ -172,14 +171,6 @@ def _doubtful_topics(model: Model, npmi: Sequence[float] | None) -> list[str]:
     names = (", ".join(words[:3]) for words in listed)
     rows = enumerate(zip(names, found, strict=True))
     return [doubt(topic, name, reasons) for topic, (name, reasons) in rows if reasons]
-
-
-def _corpus_fields(model: Model, counts: StoredCounts) -> dict[str, Any]:
-    return {
-        **counts.corpus,
-        "n_documents_counted": counts.n_documents,
-        "training": is_training_corpus(model, counts),
-    }
 
 
 def _topic_rows(
@@ -208,21 +199,13 @@ def _topic_rows(
     return rows
 
 
-def read_topics(path: StorePath) -> Model:
-    """Read the arrays of a model that metrics need; errors as ``read_model``."""
-    return read_model(path, NEEDED, OPTIONAL)
-
-
 def topic_arrays(model: Model) -> TopicArrays:
     """The arrays of a model of any engine, with the unigram distribution from the most direct array it has."""
     arrays = model.arrays
-    if "term_count" in arrays:
-        mass = arrays["term_count"]
-    elif "row_sum" in arrays:
-        mass = arrays["row_sum"]
-    elif "topic_probability" in arrays:
+    mass = arrays.get("term_count", arrays.get("row_sum"))
+    if mass is None and "topic_probability" in arrays:
         mass = arrays["word_topic"] @ arrays["topic_probability"]
-    else:
+    elif mass is None:
         mass = arrays["word_topic"].mean(axis=1)
     optional = ("topic_topic", "topic_probability", "anchors", "rectified")
     return TopicArrays(
@@ -281,13 +264,6 @@ def cooccurrence_of(moments: Moments) -> Cooccurrence:
     pairs = moments.eigenpairs(1, extra=moments.settings.basis_width)
     half = pairs.vectors * np.sqrt(np.maximum(pairs.values, 0.0))
     return Cooccurrence(half.astype(np.float32), np.zeros(len(moments.words)), moments.row_sum)
-
-
-def without_sketch_of(moments: Moments, counts: StoredCounts) -> StoredCounts:
-    """The counts without a sketch of C if the moments have the whole C of the same corpus: nothing is estimated."""
-    corpora = [entry.fingerprint for entry in moments.manifest.corpora]
-    exact = moments.settings.exact and corpora == [counts.corpus["fingerprint"]]
-    return replace(counts, sketch=None) if exact else counts
 
 
 def completion_of(model: Model, counts: StoredCounts) -> Completion:

@@ -286,7 +286,11 @@ def mix(topics: Floats, word_probability: Floats, start: Floats) -> Floats:
     wanted = word_probability / word_probability.sum()
     ratio, weights = np.zeros_like(wanted), start / start.sum()
     for _ in range(MIXING_STEPS):
-        weights = _next_weights(topics, wanted, weights, ratio)
+        # Words without a topic are ignored: their ratios stay 0.
+        mixture = topics @ weights
+        np.divide(wanted, mixture, out=ratio, where=mixture > 0)
+        weights = weights * (topics.T @ ratio)
+        weights /= weights.sum()
     mixture = topics @ weights
     np.divide(wanted, mixture, out=ratio, where=mixture > 0)
     topics *= ratio[:, None]
@@ -294,15 +298,5 @@ def mix(topics: Floats, word_probability: Floats, start: Floats) -> Floats:
     topics[orphans] = wanted[orphans, None]
     sums = topics.sum(axis=0)
     topics /= sums
-    return _over_sum(weights * sums)
-
-
-def _next_weights(topics: Floats, wanted: Floats, weights: Floats, ratio: Floats) -> Floats:
-    """One step, ignoring words without a topic; ``ratio`` (N,) is a buffer, whose entries for those words stay 0."""
-    mixture = topics @ weights
-    np.divide(wanted, mixture, out=ratio, where=mixture > 0)
-    return _over_sum(weights * (topics.T @ ratio))
-
-
-def _over_sum(weights: Floats) -> Floats:
+    weights = weights * sums
     return np.asarray(weights / weights.sum())

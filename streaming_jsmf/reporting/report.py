@@ -105,7 +105,10 @@ def _page(model: StorePath, options: dict[str, Any]) -> str:
     paths = models_at(model)
     if wanted.topics is not None and paths == (model,):
         raise InputError(f"{option.topics} chooses among the models of a directory; {model} holds none")
-    own = _index_of(model, paths, wanted.topics)
+    names = [path.name for path in paths]
+    if wanted.topics is not None and f"k={wanted.topics}" not in names:
+        raise InputError(f"{model}: holds no model k={wanted.topics}; it holds {', '.join(names)}")
+    own = len(paths) - 1 if wanted.topics is None else names.index(f"k={wanted.topics}")
     contents = read_contents(paths[own], wanted.words)
     if len(paths) > 1:
         contents = replace(contents, levels=read_levels(model, paths, own))
@@ -121,15 +124,6 @@ def _page(model: StorePath, options: dict[str, Any]) -> str:
             scatter=map_documents(found.of_shown),
         )
     return render(contents)
-
-
-def _index_of(model: StorePath, paths: tuple[StorePath, ...], topics: int | None) -> int:
-    if topics is None:
-        return len(paths) - 1
-    names = [path.name for path in paths]
-    if f"k={topics}" not in names:
-        raise InputError(f"{model}: holds no model k={topics}; it holds {', '.join(names)}")
-    return names.index(f"k={topics}")
 
 
 def _require_place(model: StorePath, target: StorePath) -> None:
