@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import cache
 from multiprocessing import parent_process
 from typing import Any
 
@@ -82,148 +82,131 @@ class _Model(models.PrimitiveModel):  # type: ignore[misc]
         super().__init__(manager, lanes, ir.VectorType(manager[lanes.dtype].get_value_type(), lanes.count))
 
 
-def _instruction(emit: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
-    """Declare an intrinsic by its typing function; ``emit`` generates its code."""
-
-    def decorate(signature: Callable[..., Any]) -> Any:
-        @wraps(signature)
-        def typed(*given: Any) -> Any:
-            return signature(*given), emit
-
-        return intrinsic(typed)
-
-    return decorate
-
-
 def _place(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     array = context.make_array(signature.args[0])(context, builder, arguments[0])
     vector = context.get_value_type(Lanes(signature.args[0].dtype))
     return builder.bitcast(builder.gep(array.data, [arguments[1]]), vector.as_pointer())
 
 
-def _load(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    place = _place(context, builder, signature, arguments)
-    return builder.load(place, align=signature.args[0].dtype.bitwidth // 8)
-
-
-def _store(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    place = _place(context, builder, signature, arguments)
-    builder.store(arguments[2], place, align=signature.args[0].dtype.bitwidth // 8)
-
-
 def _shuffled(builder: Any, vector: Any, places: Any) -> Any:
     return builder.shuffle_vector(vector, vector, ir.Constant(ir.VectorType(_I32, len(places)), list(places)))
 
 
-def _fill(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+def _filled(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     vector = ir.Constant(context.get_value_type(signature.return_type), ir.Undefined)
     return _shuffled(builder, builder.insert_element(vector, arguments[0], _I32(0)), [0] * vector.type.count)
 
 
-def _multiply_add(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    vector, bits = arguments[0].type, signature.return_type.dtype.bitwidth
-    function = ir.FunctionType(vector, [vector] * 3)
-    name = f"llvm.fmuladd.v{vector.count}f{bits}"
-    return builder.call(cgutils.get_or_insert_function(builder.module, function, name), arguments)
-
-
-def _maximum(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    return builder.select(builder.fcmp_ordered(">", *arguments), *arguments)
-
-
-def _total(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    [vector] = arguments
-    while (half := vector.type.count // 2) > 0:
-        vector = builder.fadd(*(_shuffled(builder, vector, range(i, i + half)) for i in (0, half)))
-    return builder.extract_element(vector, _I32(0))
-
-
-def _running(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    [vector] = arguments
-    zeros, count, step = ir.Constant(vector.type, None), vector.type.count, 1
-    while step < count:
-        places = ir.Constant(ir.VectorType(_I32, count), list(range(count - step, 2 * count - step)))
-        vector = builder.fadd(vector, builder.shuffle_vector(zeros, vector, places))
-        step *= 2
-    return vector
-
-
-def _at_most(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    lanes, number = signature.args
-    limits = _fill(context, builder, lanes(number), arguments[1:])
-    mask = builder.fcmp_ordered("<=", arguments[0], limits)
-    bits = builder.bitcast(mask, ir.IntType(mask.type.count))
-    return builder.zext(builder.ctpop(bits), context.get_value_type(types.intp))
-
-
-def _width(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    return context.get_constant(types.intp, Lanes(signature.args[0].dtype).count)
-
-
-@_instruction(_width)
+@intrinsic  # type: ignore[untyped-decorator]
 def width(_: Any, array: Any) -> Any:
     """Number of lanes for the dtype of an array."""
-    return types.intp(array)
+    count = Lanes(array.dtype).count
+    return types.intp(array), lambda context, *_: context.get_constant(types.intp, count)
 
 
-@_instruction(_load)
+@intrinsic  # type: ignore[untyped-decorator]
 def load(_: Any, array: Any, place: Any) -> Any:
     """Load a vector from an array, starting at ``place``."""
-    return Lanes(array.dtype)(array, types.intp)
+
+    def emit(context: Any, builder: Any, *call: Any) -> Any:
+        return builder.load(_place(context, builder, *call), align=array.dtype.bitwidth // 8)
+
+    return Lanes(array.dtype)(array, types.intp), emit
 
 
-@_instruction(_store)
+@intrinsic  # type: ignore[untyped-decorator]
 def store(_: Any, array: Any, place: Any, lanes: Any) -> Any:
     """Store a vector in an array, starting at ``place``."""
-    return types.void(array, types.intp, lanes)
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
+        to = _place(context, builder, signature, arguments)
+        builder.store(arguments[2], to, align=array.dtype.bitwidth // 8)
+
+    return types.void(array, types.intp, lanes), emit
 
 
-@_instruction(_fill)
+@intrinsic  # type: ignore[untyped-decorator]
 def fill(_: Any, number: Any) -> Any:
     """A vector with the same number in every lane."""
-    return Lanes(number)(number)
+    return Lanes(number)(number), _filled
 
 
-@_instruction(lambda _, builder, signature, arguments: builder.fadd(*arguments))
+@intrinsic  # type: ignore[untyped-decorator]
 def add(_: Any, x: Any, y: Any) -> Any:
     """x + y."""
-    return x(x, y)
+    return x(x, y), lambda _, builder, signature, arguments: builder.fadd(*arguments)
 
 
-@_instruction(lambda _, builder, signature, arguments: builder.fmul(*arguments))
+@intrinsic  # type: ignore[untyped-decorator]
 def multiply(_: Any, x: Any, y: Any) -> Any:
     """x y."""
-    return x(x, y)
+    return x(x, y), lambda _, builder, signature, arguments: builder.fmul(*arguments)
 
 
-@_instruction(_multiply_add)
+@intrinsic  # type: ignore[untyped-decorator]
 def multiply_add(_: Any, x: Any, y: Any, z: Any) -> Any:
     """x y + z, rounded once on processors with fused multiply-add."""
-    return x(x, y, z)
+
+    def emit(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector = arguments[0].type
+        function = ir.FunctionType(vector, [vector] * 3)
+        name = f"llvm.fmuladd.v{vector.count}f{x.dtype.bitwidth}"
+        return builder.call(cgutils.get_or_insert_function(builder.module, function, name), arguments)
+
+    return x(x, y, z), emit
 
 
-@_instruction(_maximum)
+@intrinsic  # type: ignore[untyped-decorator]
 def maximum(_: Any, x: Any, y: Any) -> Any:
     """The larger of x and y."""
-    return x(x, y)
+
+    def emit(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.select(builder.fcmp_ordered(">", *arguments), *arguments)
+
+    return x(x, y), emit
 
 
-@_instruction(_total)
+@intrinsic  # type: ignore[untyped-decorator]
 def total(_: Any, lanes: Any) -> Any:
     """Pairwise sum of the lanes, a scalar."""
-    return lanes.dtype(lanes)
+
+    def emit(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        [vector] = arguments
+        while (half := vector.type.count // 2) > 0:
+            vector = builder.fadd(*(_shuffled(builder, vector, range(i, i + half)) for i in (0, half)))
+        return builder.extract_element(vector, _I32(0))
+
+    return lanes.dtype(lanes), emit
 
 
-@_instruction(_running)
+@intrinsic  # type: ignore[untyped-decorator]
 def running(_: Any, lanes: Any) -> Any:
     """The sums of the first 1, 2, ... lanes."""
-    return lanes(lanes)
+
+    def emit(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        [vector] = arguments
+        zeros, count, step = ir.Constant(vector.type, None), vector.type.count, 1
+        while step < count:
+            places = ir.Constant(ir.VectorType(_I32, count), list(range(count - step, 2 * count - step)))
+            vector = builder.fadd(vector, builder.shuffle_vector(zeros, vector, places))
+            step *= 2
+        return vector
+
+    return lanes(lanes), emit
 
 
-@_instruction(_at_most)
+@intrinsic  # type: ignore[untyped-decorator]
 def at_most(_: Any, lanes: Any, limit: Any) -> Any:
     """The number of lanes that are at most ``limit``."""
-    return types.intp(lanes, limit)
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        mask = builder.fcmp_ordered(
+            "<=", arguments[0], _filled(context, builder, lanes(limit), arguments[1:])
+        )
+        bits = builder.bitcast(mask, ir.IntType(mask.type.count))
+        return builder.zext(builder.ctpop(bits), context.get_value_type(types.intp))
+
+    return types.intp(lanes, limit), emit
 
 
 @compiled(nogil=True, forceinline=True)
