@@ -11,7 +11,7 @@ import pytest
 
 from streaming_jsmf import InferSettings, ScanSettings, infer, scan
 from streaming_jsmf.evaluation.choice import Measures, choose
-from streaming_jsmf.evaluation.matching import stability
+from streaming_jsmf.evaluation.topic_shape import stability
 from streaming_jsmf.moments.select import resampled
 from streaming_jsmf.moments.store import open_moments
 from streaming_jsmf.reporting.layout import draw_lines

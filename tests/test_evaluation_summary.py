@@ -15,7 +15,6 @@ from streaming_jsmf.evaluation import (
     choice,
     coherence,
     factorization,
-    matching,
     metrics,
     topic_shape,
     verdicts,
@@ -43,7 +42,7 @@ def numbers(value):
 
 @pytest.mark.parametrize(
     "module",
-    [choice, coherence, factorization, matching, metrics, topic_shape, verdicts],
+    [choice, coherence, factorization, metrics, topic_shape, verdicts],
     ids=lambda module: module.__name__.rsplit(".", 1)[1],
 )
 def test_examples_by_hand(module):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.evaluation.matching import yy_error
+from pipelines.common.matching import yy_error
 from streaming_jsmf.inference.stod import unpacked
 from streaming_jsmf.linalg import csr as csr_module
 from streaming_jsmf.linalg import tensor

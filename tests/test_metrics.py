@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipelines.common.matching import match_topics, yy_error
 from streaming_jsmf.evaluation import factorization, topic_shape
 from streaming_jsmf.evaluation.coherence import (
     GENSIM_SMOOTHING,
@@ -30,9 +31,14 @@ from streaming_jsmf.evaluation.inputs import (
     TopicArrays,
     sketch_probes,
 )
-from streaming_jsmf.evaluation.matching import match_topics, recovery_error, stability, yy_error
 from streaming_jsmf.evaluation.metrics import evaluate_topics
-from streaming_jsmf.evaluation.topic_shape import anchor_points, log_relative_volume, log_volume
+from streaming_jsmf.evaluation.topic_shape import (
+    anchor_points,
+    log_relative_volume,
+    log_volume,
+    recovery_error,
+    stability,
+)
 from streaming_jsmf.linalg.probes import Estimate
 from tests import reference, reference_metrics
 from tests import reference_metrics as oracle

@@ -16,10 +16,10 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipelines.common.matching import match_topics, yy_error
 from streaming_jsmf import InferSettings, ScanSettings, fit, infer, open_model, scan
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.evaluation.matching import match_topics, yy_error
 from streaming_jsmf.inference import words
 from streaming_jsmf.inference.words import label_words, topic_labels
 from streaming_jsmf.jobs.execution import Execution

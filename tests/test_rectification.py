@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 import streaming_jsmf as sj
+from pipelines.common.matching import yy_error
 from streaming_jsmf.config import InferSettings, Rectifier, ScanSettings, StodSettings
 from streaming_jsmf.errors import InputError, TooFewFactorsError
-from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.panels import panel_threads
 from streaming_jsmf.moments.store import Moments

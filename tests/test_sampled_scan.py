@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from benchmarks.sample_error import Law
+from pipelines.common.matching import yy_error
 from streaming_jsmf.cli.main import cli
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.config.scan import HELD_NONZEROS, SAMPLED_DOCUMENTS
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.units import list_units, plan_partitions
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.interface.describe import describe
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.linalg import sampled
