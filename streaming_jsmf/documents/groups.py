@@ -266,10 +266,8 @@ class Grouping:
 
 
 def _periods(values: Any, unit: str) -> Any:
-    """The period of each date of an array, such as 1999, 1999-Q4, 1999-12 or 1999-12-31; null for other values.
-
-    A month or day that is 0 is not known. Dates and times that do not exist, such as 1999-02-30, are no dates.
-    """
+    """The period of each date of an array, such as 1999, 1999-Q4, 1999-12 or 1999-12-31; null for other values."""
+    # A month or day that is 0 is not known. Dates and times that do not exist, such as 1999-02-30, are no dates.
     found = pc.extract_regex(values.cast(pa.string()), _DATE)
     year, month, day, hour, minute, second = (
         np.asarray(pc.if_else(pc.equal(part, ""), "0", part).cast(pa.int64()).fill_null(0))

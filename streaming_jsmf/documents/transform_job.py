@@ -255,10 +255,8 @@ def _table(metadata: Any, shares: NDArray[np.float64], top: int | None) -> Any:
 
 
 def _metadata(unit: WorkUnit, first: int, schema: Any) -> Any:
-    """Read ``document_id`` and metadata of a row group; raise ``InputError`` unless they are as in ``schema``.
-
-    Documents of a corpus without ids are numbered from ``first``.
-    """
+    """Read ``document_id`` and metadata of a row group; raise ``InputError`` unless they are as in ``schema``."""
+    # Documents of a corpus without ids are numbered from ``first``.
     with open_parquet(unit.path, unit.path) as file:
         id_name, names = id_column(file.schema_arrow.names), _metadata_columns(file.schema_arrow)
         read = [*([id_name] if id_name else []), *names]

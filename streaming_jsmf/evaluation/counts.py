@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -74,27 +74,13 @@ _VARIABLES = {
 }
 
 
-@dataclass(frozen=True)
-class StoredCounts(SelectedCounts):
-    """Counts of a corpus for a model; ``n_documents`` excludes documents with fewer than two tokens of its words.
-
-    ``characteristic_words`` (K, ranks) are word ids by the anchor rows, None if not read. ``corpus`` has the JSON
-    values ``path``, ``fingerprint``, ``n_documents`` (all documents) and ``words_found`` (words of the model in the
-    corpus). ``completion`` is None if unknown.
-    """
-
-    characteristic_words: Integers | None = None
-    corpus: Mapping[str, Any] = field(default_factory=dict)
-    completion: Completion | None = None
-
-
 def counts_of(
     path: StorePath,
     model: Model,
     corpus: Corpus,
     execution: Execution | None = None,
     listener: Listener = silent,
-) -> StoredCounts:
+) -> SelectedCounts:
     """Return the stored counts of a corpus, or compute and store them in one pass over the corpus.
 
     It counts words, and completes documents unless the model has no topic prior or no word counts. The same call
@@ -232,7 +218,7 @@ def _create_evaluation_group(model: StorePath) -> None:
 
 def read_counts(
     model_path: StorePath, model: Model, corpus_fingerprint: str, names: tuple[str, ...] | None = None
-) -> StoredCounts | None:
+) -> SelectedCounts | None:
     """Read the stored counts of a corpus, or return None if they are missing or for other words.
 
     ``names`` are the arrays to read, None for all; others are empty or None. Raises ``StoreError``, naming the array,
@@ -254,7 +240,7 @@ def read_counts(
     completion = dict(attributes.get("completion") or {})
     of_this_model = completion.pop("model", None) == model.provenance.get("fingerprint")
     empty = np.zeros(0, dtype=np.int64)
-    return StoredCounts(
+    return SelectedCounts(
         arrays.get("selected_words", empty),
         arrays.get("document_pairs", empty.reshape(0, 0)),
         int(attributes["n_documents"]),
@@ -282,7 +268,7 @@ def training_fingerprint(model: Model) -> str | None:
     return str(corpora[0])
 
 
-def is_training_corpus(model: Model, counts: StoredCounts) -> bool:
+def is_training_corpus(model: Model, counts: SelectedCounts) -> bool:
     """Whether the counted documents are those that the model was fitted to.
 
     The number of documents is compared, too, because shards of a corpus with the same fingerprint may have been lost.
@@ -295,7 +281,7 @@ def is_training_corpus(model: Model, counts: StoredCounts) -> bool:
 
 def read_training_counts(
     model_path: StorePath, model: Model, names: tuple[str, ...] | None = None
-) -> StoredCounts | None:
+) -> SelectedCounts | None:
     """Read the stored counts of the training corpus, or None; arguments and errors are as in ``read_counts``."""
     corpus = training_fingerprint(model)
     counts = None if corpus is None else read_counts(model_path, model, corpus, names)

@@ -15,8 +15,8 @@ from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.vocabulary import word_ids
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, StreamingJSMFError, option
-from streaming_jsmf.evaluation.counts import StoredCounts, counts_of, is_training_corpus, read_training_counts
-from streaming_jsmf.evaluation.inputs import Cooccurrence, TopicArrays
+from streaming_jsmf.evaluation.counts import counts_of, is_training_corpus, read_training_counts
+from streaming_jsmf.evaluation.inputs import Cooccurrence, SelectedCounts, TopicArrays
 from streaming_jsmf.evaluation.metrics import Unavailable, evaluate_topics
 from streaming_jsmf.evaluation.verdicts import (
     Frequency,
@@ -124,7 +124,7 @@ def _gather(
             raise Unavailable(reasons[name])
         return found[name]
 
-    def counts() -> StoredCounts:
+    def counts() -> SelectedCounts:
         if request.corpus is not None:
             return counts_of(path, model, open_corpus(request.corpus), execution, listener)
         if (stored := read_training_counts(path, model)) is None:
@@ -174,7 +174,7 @@ def _doubtful_topics(model: Model, npmi: Sequence[float] | None) -> list[str]:
 
 
 def _topic_rows(
-    model: Model, counts: StoredCounts | None, metrics: Mapping[str, Any], words: int
+    model: Model, counts: SelectedCounts | None, metrics: Mapping[str, Any], words: int
 ) -> list[dict[str, Any]]:
     """Each topic with its words; characteristic words use exact rows if the training corpus was counted."""
     vocabulary, arrays = model.arrays["word"], model.arrays
@@ -266,7 +266,7 @@ def cooccurrence_of(moments: Moments) -> Cooccurrence:
     return Cooccurrence(half.astype(np.float32), np.zeros(len(moments.words)), moments.row_sum)
 
 
-def completion_of(model: Model, counts: StoredCounts) -> Completion:
+def completion_of(model: Model, counts: SelectedCounts) -> Completion:
     """How well the topics predict the counted documents; raises ``Unavailable`` if they cannot."""
     if counts.completion is None:
         missing = missing_parameter(model)

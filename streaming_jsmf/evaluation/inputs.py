@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.inference.perplexity import Completion
 from streaming_jsmf.linalg.probes import gaussian_probes
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers
 
@@ -91,15 +92,19 @@ def sketch_probes(n_words: int, width: int = SKETCH_PROBES, seed: int = 0) -> ND
 
 @dataclass(frozen=True)
 class SelectedCounts:
-    """Counts of P selected words in one scan of a training or held-out corpus; additive over documents.
+    """Counts of P selected words in one scan of a training or held-out corpus, for a model.
 
     Attributes
     ----------
     words : (P,) ascending word ids, including the top, representative and characteristic words of the model
     pairs : (P, P) number of documents with both words; the diagonal is the document frequency
-    n_documents : number of all documents
+    n_documents : number of documents with two tokens or more of the model's words
     anchor_rows : (K, N) exact rows of C of ``TopicArrays.representatives``, divided by the total weight
     sketch : sketch of C; if given, Recovery and Approximation refer to its documents and are estimated
+    characteristic_words : (K, ranks) word ids by the anchor rows
+    corpus : JSON values ``path``, ``fingerprint``, ``n_documents`` (all documents) and ``words_found`` (words of the
+        model in the corpus)
+    completion : None if unknown
     """
 
     words: Integers
@@ -107,6 +112,9 @@ class SelectedCounts:
     n_documents: int
     anchor_rows: Floats | None = None
     sketch: RowSketch | None = None
+    characteristic_words: Integers | None = None
+    corpus: Mapping[str, Any] = field(default_factory=dict)
+    completion: Completion | None = None
 
     def positions(self, ids: Integers) -> Integers:
         """Positions of word ids in ``words``, in the same shape; raises ``ValueError`` if a word was not counted."""

@@ -25,7 +25,14 @@ from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.jobs.checkpoints import PartialResult, added
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.linalg.csr import apply_gram, diagonal_excess, document_weights, pair_scales, pair_totals
+from streaming_jsmf.linalg.csr import (
+    apply_gram,
+    diagonal_excess,
+    document_weights,
+    pair_scales,
+    pair_totals,
+    word_sums,
+)
 from streaming_jsmf.linalg.typing import Integers
 from streaming_jsmf.storage.arrays import digest
 from streaming_jsmf.storage.paths import StorePath
@@ -77,14 +84,11 @@ class CooccurrenceAccumulator:
         self.total_weight += float(weights.sum())
         self._append_pairs(counts, kept)
         mean, scale = pair_scales(lengths, pair_totals(counts.indptr, counts.data), weights)
-        back = diagonal_excess(counts.data)
         # Counts that Eq. 1 subtracts from the diagonal: h, or its square for a count below 1.
-        once = _with_values(counts, counts.data - back)
+        once = _with_values(counts, counts.data - diagonal_excess(counts.data))
         self._append_rows(counts, once, scale)
         self._append_products(counts, scale)
-        self.sums += np.stack([counts.T @ mean, once.T @ scale], axis=1)
-        if back.any():
-            self.sums[:, 0] += _with_values(counts, back).T @ scale
+        self.sums += word_sums(counts, np.stack([mean, scale], axis=1))[0]
 
     def partial(self) -> PartialResult:
         """The sums, before the division by ``total_weight``."""

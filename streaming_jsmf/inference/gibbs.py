@@ -72,11 +72,9 @@ def _exclude_own(
 
 @internal
 def _draw(shares: Single, ends: Single, state: np.uint64, chosen: Integers) -> np.uint64:
-    """Draw a topic for each word in proportion to its shares; return the state of the generator.
-
-    The cumulative sum goes through topics k, k + LANE, k + 2 LANE, ... (a column), then through those of k + 1. Loops
-    that end at a random place are slow, so all columns, and all topics of a column, are compared.
-    """
+    """Draw a topic for each word in proportion to its shares; return the state of the generator."""
+    # The cumulative sum goes through topics k, k + LANE, k + 2 LANE, ... (a column), then through those of k + 1. Loops
+    # that end at a random place are slow, so all columns, and all topics of a column, are compared.
     for j in range(chosen.size):
         share, sums = shares[j], fill(_ZERO)
         for k in range(0, share.size, LANE):

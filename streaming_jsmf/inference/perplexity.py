@@ -29,18 +29,12 @@ class Completion:
 
     Attributes
     ----------
-    documents, too_short
-        Documents with scored tokens; documents of fewer than two tokens, which cannot be split.
-    tokens, without_mass
-        Scored tokens; those whose word has no topic, so that only the smoothing gives them a probability.
-    unseen
-        Tokens whose word has probability 0 in the training corpus; they are not scored.
-    log_likelihood, unigram_log_likelihood
-        Sums of natural logarithms of the probabilities of the scored tokens.
-    unconverged
-        Documents whose shares are not known to be accurate enough.
-    fractional
-        Documents with counts that are not integers, which are not split.
+    documents, too_short : Documents with scored tokens; those of fewer than two tokens, which cannot be split.
+    tokens, without_mass : Scored tokens; those whose word has a probability only by the smoothing.
+    unseen : Tokens whose word has probability 0 in the training corpus; they are not scored.
+    log_likelihood, unigram_log_likelihood : Sums of natural logarithms of the probabilities of the scored tokens.
+    unconverged : Documents whose shares are not known to be accurate enough.
+    fractional : Documents with counts that are not integers, which are not split.
     """
 
     documents: int = 0
@@ -96,11 +90,10 @@ class Completer:
         prior: Floats,
         word_probability: Floats,
         keys: Keys | None = None,
-        smoothing: float = SMOOTHING,
     ) -> Self:
         """Smooth B (N, K) with the word frequencies p (N,) of the training corpus, which need not sum to 1."""
         unigram = word_probability / word_probability.sum()
-        topics = (1 - smoothing) * word_topic + smoothing * unigram[:, None]
+        topics = (1 - SMOOTHING) * word_topic + SMOOTHING * unigram[:, None]
         numbered = np.arange(len(word_topic), dtype=np.uint64) if keys is None else keys
         return cls(topics, prior, unigram, word_topic.max(axis=1) > 0, numbered)
 

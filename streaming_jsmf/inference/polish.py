@@ -80,13 +80,11 @@ class StepSums:
 
     Attributes
     ----------
-    tokens, log_likelihood
-        Expected tokens of each word in each topic, N x K, and the log-likelihood of ``cvb0.add_documents``.
-    n_tokens, n_documents
-        Size of the data; documents without words do not count.
-    shares, pairs
-        Sums of the documents' mean topic shares (K,) and mean products of two shares (K x K) under Dirichlet(n +
-        alpha); zeros if not requested.
+    tokens, log_likelihood : Expected tokens of each word in each topic, N x K, and the log-likelihood of
+        ``cvb0.add_documents``.
+    n_tokens, n_documents : Size of the data; documents without words do not count.
+    shares, pairs : Sums of the documents' mean topic shares (K,) and mean products of two shares (K x K) under
+        Dirichlet(n + alpha); zeros if not requested.
     """
 
     tokens: Floats
@@ -118,22 +116,14 @@ def step_sums(
 
     Parameters
     ----------
-    counts
-        Documents x N, positive, not necessarily integers.
-    word_topic, prior
-        B, N x K, non-negative, and alpha, (K,), positive.
-    rounds
-        CVB0 rounds per document, at least 2. 10 lower perplexity by another .5 %, 20 no further.
-    longest
-        Maximum number of tokens that a document adds to ``tokens`` (``longest_document``); longer ones are scaled down.
-    with_pairs
-        Whether to compute ``shares`` and ``pairs``, without ``keys``.
-    keys
-        Keys of the documents' random numbers, (documents,): draw topics (``gibbs``) instead of CVB0.
-    threads
-        Blocks of documents processed in parallel; None: one per core.
-    whole
-        Whether ``counts`` are one of the ``blocks`` of a larger matrix; the sums of those, added in order, have the
+    counts : Documents x N, positive, not necessarily integers.
+    word_topic, prior : B, N x K, non-negative, and alpha, (K,), positive.
+    rounds : CVB0 rounds per document, at least 2. 10 lower perplexity by another .5 %, 20 no further.
+    longest : Maximum number of tokens that a document adds to ``tokens`` (``longest_document``).
+    with_pairs : Whether to compute ``shares`` and ``pairs``, without ``keys``.
+    keys : Keys of the documents' random numbers, (documents,): draw topics (``gibbs``) instead of CVB0.
+    threads : Blocks of documents processed in parallel; None: one per core.
+    whole : Whether ``counts`` are one of the ``blocks`` of a larger matrix; the sums of those, added in order, have the
         bits of the sums of the matrix.
     """
     topics, alpha = padded(word_topic), padded(prior[None])[0]

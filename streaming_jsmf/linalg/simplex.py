@@ -208,11 +208,9 @@ def _append(
     vertex: int,
     work: Floats,
 ) -> int:
-    """Add a vertex to the passive set, and its row to W; return the new size.
-
-    The pivot of a vertex that (nearly) depends on the others is raised. Steps then assume too large a curvature and
-    stop short of the minimum, but still descend, and further steps follow.
-    """
+    """Add a vertex to the passive set, and its row to W; return the new size."""
+    # The pivot of a vertex that (nearly) depends on the others is raised. Steps then assume too large a curvature and
+    # stop short of the minimum, but still descend, and further steps follow.
     column, product, row = work[0], work[1], inverse[size]
     for i in range(size):
         column[i] = gram[vertex, passive[i]] + shift
@@ -235,10 +233,8 @@ def _append(
 
 @compiled(nogil=True, internal=True)
 def _remove(inverse: Floats, totals: Floats, passive: Integers, size: int, place: int) -> int:
-    """Remove the vertex at ``place`` from the passive set, and its column from W; return the new size.
-
-    Rotations of rows i and i + 1 move this column into the last row, which is then dropped.
-    """
+    """Remove the vertex at ``place`` from the passive set, and its column from W; return the new size."""
+    # Rotations of rows i and i + 1 move this column into the last row, which is then dropped.
     for i in range(place, size - 1):
         upper, lower = inverse[i], inverse[i + 1]
         radius = np.hypot(upper[place], lower[place])

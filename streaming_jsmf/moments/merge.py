@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,8 +20,6 @@ from streaming_jsmf.moments.stages.range import reindex
 from streaming_jsmf.moments.store import Moments, read_store
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.storage.replace import store_written
-
-logger = logging.getLogger(__name__)
 
 
 def merge_stores(

@@ -203,10 +203,8 @@ class _Iteration:
 
 
 def _truncated_eig(operator: _Operator, vectors: Single) -> tuple[Floats, Single]:
-    """Leading eigenpairs of C_op by a power step from those of the previous one, which replaces Lanczos.
-
-    Ritz pairs in the span of Z = C_op U, from Z' C_op Z and Z'Z, so that Z need not be orthonormal.
-    """
+    """Leading eigenpairs of C_op by a power step from those of the previous one, which replaces Lanczos."""
+    # Ritz pairs in the span of Z = C_op U, from Z' C_op Z and Z'Z, so that Z need not be orthonormal.
     block = operator.times(vectors)
     # With unit columns, which are nearly orthogonal, the Gram matrix is well conditioned.
     block /= np.maximum(np.sqrt(np.einsum("ij,ij->j", block, block)), np.finfo(np.float32).tiny)

@@ -24,8 +24,9 @@ from streaming_jsmf.documents.queries import largest, least_explained
 from streaming_jsmf.documents.shares import KNOWN_TOKENS, SharesFile
 from streaming_jsmf.errors import InputError, StoreError, option
 from streaming_jsmf.evaluation.choice import Choice, choice_of
-from streaming_jsmf.evaluation.counts import StoredCounts, read_training_counts, training_fingerprint
+from streaming_jsmf.evaluation.counts import read_training_counts, training_fingerprint
 from streaming_jsmf.evaluation.evaluate import completion_of
+from streaming_jsmf.evaluation.inputs import SelectedCounts
 from streaming_jsmf.evaluation.metrics import Row, Unavailable, evaluate_topics, rows_of
 from streaming_jsmf.evaluation.verdicts import Check, checks_of, warnings_of
 from streaming_jsmf.jobs.blas import single_blas_thread
@@ -179,7 +180,7 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
     )
 
 
-def _note(model: Model, counts: StoredCounts | None) -> str:
+def _note(model: Model, counts: SelectedCounts | None) -> str:
     if counts is not None:
         return f"Counted in {_last(str(counts.corpus['path']))}, {counts.n_documents:,} documents. {_MORE}"
     return f"{_NOT_ONE_CORPUS if training_fingerprint(model) is None else _COUNT_FIRST} {_MORE}"
@@ -344,7 +345,7 @@ def _aligned(first: Iterator[Floats], second: Iterator[Floats]) -> Iterator[tupl
         other = other[rows:] if rows < len(other) else next(second, None)
 
 
-def metrics_of(model: Model, counts: StoredCounts | None) -> dict[str, Any]:
+def metrics_of(model: Model, counts: SelectedCounts | None) -> dict[str, Any]:
     """Metrics that need only word lists, shares, correlations and counts; None for the others."""
     completion = None
     if counts is not None:

@@ -84,11 +84,9 @@ def _distances(theta: Floats) -> Floats:
 
 
 def _placed(theta: Floats, seed: int) -> Floats:
-    """Positions of documents by their shares, (n, 2), at most 1 apart along each axis.
-
-    t-SNE (van der Maaten and Hinton 2008, Barnes-Hut) starts from principal components and runs in one thread, so that
-    the same shares and seed give the same map.
-    """
+    """Positions of documents by their shares, (n, 2), at most 1 apart along each axis."""
+    # t-SNE (van der Maaten and Hinton 2008, Barnes-Hut) starts from principal components and runs in one thread, so
+    # that the same shares and seed give the same map.
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 

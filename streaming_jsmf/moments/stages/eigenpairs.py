@@ -244,12 +244,10 @@ def _product(store: Moments, folded: Iterator[PartialResult], name: str) -> Floa
 def _corrected(
     store: Moments, bases: Sequence[str], products: Sequence[str]
 ) -> tuple[CorrectedPairs, SampleCertificate]:
-    """Eigenpairs from the fitted documents and C times the named bases, and their error estimate.
-
-    Without directions, all documents are fitted if the store holds all of the corpus, unless the basis is that of an
-    earlier state, for which there were no directions because little is outside its span. Stages that ask for the same
-    bases, without a scan in between, share one computation.
-    """
+    """Eigenpairs from the fitted documents and C times the named bases, and their error estimate."""
+    # Without directions, all documents are fitted if the store holds all of the corpus, unless the basis is that of an
+    # earlier state, for which there were no directions because little is outside its span. Stages that ask for the same
+    # bases, without a scan in between, share one computation.
     share, most = store.sample_share, store.settings.max_topics
 
     def compute() -> tuple[CorrectedPairs, SampleCertificate]:

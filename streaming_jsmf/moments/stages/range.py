@@ -92,10 +92,8 @@ class RangeReduction:
         return PartialResult({**found.arrays, "sketch": sketch}, found.scalars)
 
     def _drawn(self, partition: Partition) -> Mask | None:
-        """Mask of the documents to keep, or None for all.
-
-        Documents are drawn individually: neighbors are often similar, so blocks would carry less information.
-        """
+        """Mask of the documents to keep, or None for all."""
+        # Documents are drawn individually: neighbors are often similar, so blocks would carry less information.
         if self.sample_share == 1:
             return None
         return drawn_rows(
