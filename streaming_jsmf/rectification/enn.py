@@ -30,19 +30,16 @@ from streaming_jsmf.linalg.panels import (
     each,
     gram,
     inverse_square_root,
-    panel_threads,
     panels,
     rotate,
     single_gram,
 )
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers, Mask, Single
 from streaming_jsmf.rectification.result import (
-    MAX_ITERATIONS,
-    TOLERANCE,
-    OnIteration,
     Rectification,
     change_by_step,
     change_of_grams,
+    iterated,
     positive_half,
     scaled_vectors,
 )
@@ -84,10 +81,7 @@ def epsilon_nonnegative(
     shares: Floats | None = None,
     checked_words: int | None = None,
     acceleration: Acceleration = "momentum",
-    max_iterations: int = MAX_ITERATIONS,
-    tolerance: float = TOLERANCE,
-    threads: int = 1,
-    on_iteration: OnIteration | None = None,
+    **stopping: Any,
 ) -> Rectification:
     """ENN from truncated eigenpairs of C; no pass over the data, O(N |I| K) per step.
 
@@ -100,7 +94,7 @@ def epsilon_nonnegative(
         the paper.
     checked_words : |I|, number of rows of largest norm, or all if there are fewer. None: 10 K + 1000, as in the paper.
     acceleration : ``momentum``, or ``none`` for Algorithm 3 as printed.
-    max_iterations, tolerance, threads, on_iteration : As in ``complete.alternating_projection``.
+    stopping : Keyword arguments of ``iterated``.
     """
     n = pairs.vectors.shape[0]
     shares = np.full(n, 1.0 / n) if shares is None else shares
@@ -108,16 +102,13 @@ def epsilon_nonnegative(
     # C has no entries for the other words; any missing mass given to them would be corrected away again.
     these = pairs if occurring.all() else Eigenpairs(pairs.values, pairs.vectors[occurring])
     size = papers_rows(n_topics) if checked_words is None else checked_words
-    state, change, number = _Iteration(these, n_topics, size, shares[occurring]), np.inf, 0
-    with panel_threads(threads):
-        for number in range(1, max_iterations + 1):
-            printed = acceleration == "none" or number <= PRINTED_STEPS
-            change = state.printed_step() if printed else state.momentum_step()
-            if on_iteration is not None:
-                on_iteration(number, change)
-            if change < tolerance:
-                break
-    return state.result(occurring, number, float(change), change < tolerance)
+    state = _Iteration(these, n_topics, size, shares[occurring])
+
+    def step(number: int) -> float:
+        printed = acceleration == "none" or number <= PRINTED_STEPS
+        return state.printed_step() if printed else state.momentum_step()
+
+    return state.result(occurring, iterated(step, **stopping))
 
 
 class _Iteration:
@@ -133,7 +124,7 @@ class _Iteration:
         # Number of steps that have reused the positions of the negative entries.
         self.reused = REUSED_STEPS
 
-    def result(self, occurring: Mask, iterations: int, change: float, converged: bool) -> Rectification:
+    def result(self, occurring: Mask, ended: dict[str, Any]) -> Rectification:
         """The last Y, with zero rows for words that do not occur, and what its operator has left."""
         # The same Y Y' with orthogonal columns, longest first.
         values, rotation = np.linalg.eigh(gram(self.y))
@@ -146,11 +137,9 @@ class _Iteration:
             rectified[occurring] = y
         return Rectification(
             rectified,
-            iterations,
-            change,
-            converged,
-            self.operator.correction_mass,
-            self.operator.uniform_mass,
+            **ended,
+            correction_mass=self.operator.correction_mass,
+            uniform_mass=self.operator.uniform_mass,
             checked_words=len(y) - len(outside),
             epsilon=float(squares.max(initial=0.0)),
             left_out=float(squares.sum() / np.linalg.norm(values)) if squares.any() else 0.0,

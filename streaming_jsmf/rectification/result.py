@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from streaming_jsmf.linalg.eigen import Eigenpairs
-from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.linalg.panels import panel_threads, panels
 from streaming_jsmf.linalg.probes import Estimate, keyed_generator
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers
 
@@ -51,6 +51,30 @@ class Rectification:
         """All fields except arrays, as JSON values."""
         arrays = ("rectified", "matrix")
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in arrays}
+
+
+def iterated(
+    step: Callable[[int], float],
+    *,
+    max_iterations: int = MAX_ITERATIONS,
+    tolerance: float = TOLERANCE,
+    threads: int = 1,
+    on_iteration: OnIteration | None = None,
+) -> dict[str, Any]:
+    """Repeat a step until the relative change that it returns is below ``tolerance``; return how it ended.
+
+    ``step`` is called with its number, from 1, and ``on_iteration`` with the number and the change. Bits do not depend
+    on ``threads``, which ``panels.panel_threads`` gives to the step.
+    """
+    change, number = np.inf, 0
+    with panel_threads(threads):
+        for number in range(1, max_iterations + 1):
+            change = float(step(number))
+            if on_iteration is not None:
+                on_iteration(number, change)
+            if change < tolerance:
+                break
+    return {"iterations": number, "change": change, "converged": change < tolerance}
 
 
 def positive_half(pairs: Eigenpairs, n_topics: int) -> Floats:
