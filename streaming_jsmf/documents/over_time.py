@@ -19,6 +19,7 @@ from streaming_jsmf.documents.groups import NORMAL, Grouping, Groups, by_group, 
 from streaming_jsmf.documents.model_shares import AnyShares, ModelShares, token_probabilities
 from streaming_jsmf.documents.shares import with_result
 from streaming_jsmf.errors import InputError, option
+from streaming_jsmf.linalg.panels import ratio
 from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.storage.paths import AnyPath
 from streaming_jsmf.topics.edits import EditedTopics
@@ -159,9 +160,7 @@ def _ratios(counts: csr_array[Any], theta: Floats, word_topic: Floats) -> Floats
     """Counts divided by the probability of the word in the document, for each nonzero."""
     found = np.empty(counts.nnz)
     for part, _, probability in token_probabilities(counts, theta, word_topic):
-        found[part] = np.divide(
-            counts.data[part], probability, out=np.zeros(len(probability)), where=probability > 0
-        )
+        found[part] = ratio(counts.data[part], probability)
     return found
 
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from streaming_jsmf.evaluation.factorization import cooccurrence_among
 from streaming_jsmf.evaluation.inputs import Cooccurrence, SelectedCounts, TopicArrays
 from streaming_jsmf.inference.words import characteristic_words
+from streaming_jsmf.linalg.panels import ratio
 from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Added by gensim to the share of documents that contain both words, in ``u_mass`` and ``c_npmi``.
@@ -46,8 +47,7 @@ def npmi(
     [0.0]
     """
     first, second, together = _word_pairs(document_frequency, pair_counts, top_words, n_documents)
-    means: Floats = pair_npmi(together, first * second, smoothing).mean(axis=1)
-    return means
+    return np.asarray(pair_npmi(together, first * second, smoothing).mean(axis=1))
 
 
 def pair_npmi(together: Floats, apart: Floats, smoothing: float = 0.0) -> Floats:
@@ -80,8 +80,7 @@ def coherence(
     [-0.6931]
     """
     first, _, together = _word_pairs(document_frequency, pair_counts, top_words)
-    sums: Floats = np.log((together + epsilon) / np.maximum(first, 1.0)).sum(axis=1)
-    return sums
+    return np.asarray(np.log((together + epsilon) / np.maximum(first, 1.0)).sum(axis=1))
 
 
 def u_mass(
@@ -105,9 +104,7 @@ def u_mass(
     [-1.3863]
     """
     given, _, together = _word_pairs(document_frequency, pair_counts, top_words, n_documents)
-    ratio = np.divide(together + smoothing, given, out=np.ones_like(given), where=given > 0)
-    means: Floats = np.log(ratio).mean(axis=1)
-    return means
+    return np.asarray(np.log(ratio(together + smoothing, given, 1.0)).mean(axis=1))
 
 
 def _word_pairs(

@@ -303,8 +303,7 @@ def truth_of(corpus: Any, model: Model) -> Floats:
             f"{corpus}: the model has none of the words of {np.count_nonzero(mass <= 0)} of the {mass.size} true "
             "topics; give the corpus that the model was made of"
         )
-    normalized: Floats = topics / mass
-    return normalized
+    return np.asarray(topics / mass)
 
 
 @single_blas_thread()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.evaluation.inputs import Cooccurrence, RowSketch, TopicArrays
 from streaming_jsmf.evaluation.topic_shape import topic_given_word
-from streaming_jsmf.linalg.panels import gram, panels
+from streaming_jsmf.linalg.panels import gram, panels, ratio
 from streaming_jsmf.linalg.probes import Estimate
 from streaming_jsmf.linalg.typing import Floats, Integers
 
@@ -88,7 +88,7 @@ def cooccurrence_among(cooccurrence: Cooccurrence, words: Integers) -> Floats:
 
 def _of_counted(topics: TopicArrays, C: Floats, row_sum: Floats) -> Floats:
     """Recovery, and the squares of ||C-bar||_F, ||C||_F and Approximation (0 without A), from blocks of rows of C."""
-    A, B, scale = topics.topic_topic, topics.word_topic, _inverse(row_sum)
+    A, B, scale = topics.topic_topic, topics.word_topic, ratio(1.0, row_sum)
     anchors = C[topics.representatives] * scale[topics.representatives, None]
     explained = None if A is None else A @ B.T
     squares, distance = np.zeros(3), 0.0
@@ -119,7 +119,7 @@ class _Rows(NamedTuple):
 def _rows(cooccurrence: Cooccurrence, words: slice | Integers, inner: Floats) -> _Rows:
     """Rows of C-bar of the words; ``inner`` is F'F (L, L)."""
     f = cooccurrence.factor[words].astype(np.float64)
-    d, scale = kept_diagonal(f, cooccurrence.diagonal[words]), _inverse(cooccurrence.row_sum[words])
+    d, scale = kept_diagonal(f, cooccurrence.diagonal[words]), ratio(1.0, cooccurrence.row_sum[words])
     image = f @ inner
     squares = _rows_dot(f, image) - 2.0 * d * _rows_dot(f, f) + d**2
     row = f * scale[:, None]
@@ -140,7 +140,7 @@ def _of_factor(topics: TopicArrays, cooccurrence: Cooccurrence) -> Floats:
         shares = topic_given_word(topics, panel)
         own = np.arange(panel.start, panel.stop)[:, None] == words
         norm += float(rows.squares.sum())
-        row_norm += float((rows.squares * _inverse(u) ** 2).sum())
+        row_norm += float((rows.squares * ratio(1.0, u) ** 2).sum())
         distance += float(np.sqrt(_squared_distances(rows, anchors, shares, own, same))[u > 0].sum())
     recovery = distance / max(int((cooccurrence.row_sum > 0).sum()), 1)
     return np.array([recovery, row_norm, norm, _approximation(topics, cooccurrence, norm)])
@@ -214,7 +214,7 @@ def _products(
 ) -> tuple[Floats, Floats, Floats]:
     """Per probe g: Recovery (s,), and |X g|^2 (3, s) for X = C-bar, C, C - B A B'; for documents and factor."""
     probes, words, A = sketch.probes, topics.representatives, topics.topic_topic
-    scale, near_scale = _inverse(sketch.row_sum), _inverse(cooccurrence.row_sum)
+    scale, near_scale = ratio(1.0, sketch.row_sum), ratio(1.0, cooccurrence.row_sum)
     inner, explained = gram(cooccurrence.factor, probes), gram(topics.word_topic, probes)
     explained = np.zeros_like(explained) if A is None else A @ explained
     anchors = sketch.products[words] * scale[words, None]
@@ -245,16 +245,7 @@ def _control_variate(exact: Floats, near: Floats, known: float) -> Floats:
 def _errors(means: Floats) -> Floats:
     """The four errors from Recovery and the squares of ||C-bar||_F, ||C||_F and Approximation."""
     recovery, (row_norm, norm, approximation) = means[0], np.sqrt(np.maximum(means[1:], 0.0))
-    return np.array([recovery, _ratio(recovery, row_norm), approximation, _ratio(approximation, norm)])
-
-
-def _inverse(sums: Floats) -> Floats:
-    return _ratio(np.ones_like(sums), sums)
-
-
-def _ratio(values: Floats, sizes: Floats) -> Floats:
-    ratio: Floats = np.divide(values, sizes, out=np.zeros_like(values), where=sizes > 0)
-    return ratio
+    return np.array([recovery, ratio(recovery, row_norm), approximation, ratio(approximation, norm)])
 
 
 def _rows_dot(left: Floats, right: Floats) -> Floats:

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import xlogy
 
 from streaming_jsmf.evaluation.inputs import TopicArrays
-from streaming_jsmf.linalg.panels import panels, stacked_qr
+from streaming_jsmf.linalg.panels import panels, ratio, stacked_qr
 from streaming_jsmf.linalg.probes import Estimate, keyed_generator
 from streaming_jsmf.linalg.typing import Floats, Integers
 
@@ -42,8 +42,7 @@ def dominancy(topic_topic: Floats) -> float:
     >>> print(f"{dominancy(np.array([[0.3, 0.1], [0.1, 0.5]])):.4f} = (0.3 / 0.4 + 0.5 / 0.6) / 2")
     0.7917 = (0.3 / 0.4 + 0.5 / 0.6) / 2
     """
-    sums = topic_topic.sum(axis=1)
-    return float(np.divide(np.diag(topic_topic), sums, out=np.zeros_like(sums), where=sums > 0).mean())
+    return float(ratio(np.diag(topic_topic), topic_topic.sum(axis=1)).mean())
 
 
 def relative_dominancy(topic_topic: Floats) -> float:
@@ -84,7 +83,7 @@ def specificity(word_topic: Floats, word_probability: Floats) -> float:
         total += xlogy(b, b).sum(axis=0) - log_p[rows][present[rows]] @ b
     shift = np.log(word_probability.sum()) if present.any() else 0.0
     # With m the mass of the remaining words: KL(b / m || p / sum p).
-    divergence = np.divide(total, mass, out=np.zeros_like(total), where=mass > 0)
+    divergence = ratio(total, mass)
     divergence += np.where(mass > 0, shift - np.log(np.where(mass > 0, mass, 1.0)), 0.0)
     return float(np.maximum(divergence, 0.0).mean())
 
@@ -138,8 +137,7 @@ def hoyer_sparsity(word_topic: Floats) -> float:
     root = np.sqrt(len(word_topic))
     if root == 1.0:
         return float((two > 0).mean())
-    ratio = np.divide(one, two, out=np.full_like(two, root), where=two > 0)
-    return float(np.clip((root - ratio) / (root - 1.0), 0.0, 1.0).mean())
+    return float(np.clip((root - ratio(one, two, root)) / (root - 1.0), 0.0, 1.0).mean())
 
 
 def validity(topic_topic: Floats, topic_probability: Floats) -> float:
@@ -174,9 +172,7 @@ def topic_given_word(topics: TopicArrays, rows: slice) -> Floats:
     if prior is None and topics.topic_topic is not None:
         prior = topics.topic_topic.sum(axis=1)
     joint: Floats = topics.word_topic[rows] * (1.0 if prior is None else prior)
-    mass = joint.sum(axis=1, keepdims=True)
-    shares: Floats = np.divide(joint, mass, out=np.zeros_like(joint), where=mass > 0)
-    return shares
+    return ratio(joint, joint.sum(axis=1, keepdims=True))
 
 
 def word_entropy(topics: TopicArrays) -> float:

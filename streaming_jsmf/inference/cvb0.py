@@ -37,7 +37,7 @@ from streaming_jsmf.linalg.compiled import (
     store,
     total,
 )
-from streaming_jsmf.linalg.panels import on_each, panel_threads, panels
+from streaming_jsmf.linalg.panels import on_each, panel_threads, panels, ratio
 from streaming_jsmf.linalg.typing import Floats, Integers, Single
 
 #: The row width is padded to a multiple of this: 64 bytes.
@@ -249,8 +249,7 @@ def add_documents(
 
 def padded_topics(word_topic: Floats, prior: Floats) -> tuple[Single, Single]:
     """Pad B and alpha for ``add_documents``; the probabilities of each word are divided by their maximum."""
-    largest = word_topic.max(axis=1, keepdims=True)
-    scaled = np.divide(word_topic, largest, out=np.zeros_like(word_topic), where=largest > 0)
+    scaled = ratio(word_topic, word_topic.max(axis=1, keepdims=True))
     return padded(np.where(scaled > NEGLIGIBLE, scaled, 0.0)), padded(prior[None])[0]
 
 

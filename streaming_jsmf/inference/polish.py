@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 from streaming_jsmf.config import PolishSettings
 from streaming_jsmf.inference.cvb0 import add_documents, aligned_zeros, csr_buffers, memory_of_shares, padded
 from streaming_jsmf.inference.gibbs import Keys, draw_documents
-from streaming_jsmf.linalg.panels import each, panel_threads, panels
+from streaming_jsmf.linalg.panels import each, panel_threads, panels, ratio
 from streaming_jsmf.linalg.probes import keyed_generator
 from streaming_jsmf.linalg.typing import Floats, Integers, Mask, Single
 
@@ -165,8 +165,7 @@ def next_topics(tokens: Floats, *, last: bool = False) -> Floats:
 
 def over_relaxed(topics: Floats, before: Floats, exponent: float = RELAXATION) -> Floats:
     """B, N x K, beyond ``topics`` on the way from ``before``, which gave them; columns sum to 1."""
-    ratio = np.divide(topics, before, out=np.full_like(topics, MOST_CHANGE), where=before > 0)
-    further = topics * np.clip(ratio, 1 / MOST_CHANGE, MOST_CHANGE) ** exponent
+    further = topics * np.clip(ratio(topics, before, MOST_CHANGE), 1 / MOST_CHANGE, MOST_CHANGE) ** exponent
     further /= further.sum(axis=0)
     return further
 
@@ -176,8 +175,7 @@ def first_topics(word_topic: Floats, word_probability: Floats) -> Floats:
 
     Without this, words without a topic (a threshold leaves thousands) would not affect the shares of their documents.
     """
-    topics: Floats = (1 - START_SMOOTHING) * word_topic + START_SMOOTHING * word_probability[:, None]
-    return topics
+    return np.asarray((1 - START_SMOOTHING) * word_topic + START_SMOOTHING * word_probability[:, None])
 
 
 def log_lengths(counts: csr_array[Any]) -> tuple[float, int]:
@@ -306,5 +304,4 @@ def in_sample(draws: Floats, step: int, share: float) -> Mask:
     >>> [in_sample(np.array([0.1, 0.3, 0.6, 0.9]), step, 0.5).tolist() for step in range(3)]
     [[True, True, False, False], [False, False, True, True], [True, True, False, False]]
     """
-    used: Mask = (draws - step * share) % sampled_range(share) < share
-    return used
+    return np.asarray((draws - step * share) % sampled_range(share) < share)

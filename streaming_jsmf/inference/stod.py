@@ -22,7 +22,7 @@ from streaming_jsmf.inference.stod_recovery import (
     refine,
     shares_of,
 )
-from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.linalg.panels import panels, ratio
 from streaming_jsmf.linalg.tensor import BasisMoments
 from streaming_jsmf.linalg.typing import Floats
 
@@ -69,8 +69,7 @@ def vector_product(matrix: Floats, vector: Floats) -> Floats:
 
 def cube(vector: Floats) -> Floats:
     """v (x) v (x) v."""
-    product: Floats = vector[:, None, None] * vector[:, None] * vector
-    return product
+    return np.asarray(vector[:, None, None] * vector[:, None] * vector)
 
 
 @dataclass(frozen=True)
@@ -111,9 +110,7 @@ class Whitening:
     def gaps(self) -> Floats:
         """(k,), ratio of each eigenvalue to the next; infinite if the next is not positive."""
         following = np.concatenate([self.values, self.rest, [0.0]])[1 : self.values.size + 1]
-        gaps = np.full(self.values.size, np.inf)
-        np.divide(self.values, following, out=gaps, where=following > 0)
-        return gaps
+        return ratio(self.values, following, np.inf)
 
 
 def second_moment(core: CoreMoments, alpha0: float) -> Floats:

@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.linalg.panels import ratio
 from streaming_jsmf.linalg.probes import keyed_generator
 from streaming_jsmf.linalg.tensor import pair_products
 from streaming_jsmf.linalg.typing import Floats, Integers, Single
@@ -183,10 +184,7 @@ class Recovered:
 
 def shares_of(values: Floats) -> Floats:
     """1 / lambda*^2; infinite for lambda* = 0."""
-    squares = values * values
-    shares = np.full(values.size, np.inf)
-    np.divide(1.0, squares, out=shares, where=squares > 0)
-    return shares
+    return ratio(1.0, values * values, np.inf)
 
 
 def recover(

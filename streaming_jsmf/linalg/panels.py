@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Single
 
@@ -87,6 +88,12 @@ def on_each(function: Callable[[Item], object], items: Iterable[Item]) -> None:
     """Like ``each``, without results."""
     for _ in each(function, items):
         pass
+
+
+def ratio(values: ArrayLike, sizes: Floats, missing: float = 0.0) -> Floats:
+    """values / sizes in float64, or ``missing`` where a size is not positive; shapes are broadcast."""
+    found: Floats = np.full(np.broadcast_shapes(np.shape(values), sizes.shape), missing)
+    return np.divide(values, sizes, out=found, where=sizes > 0)
 
 
 def gram(left: FloatArray, right: FloatArray | None = None) -> Floats:

@@ -232,8 +232,7 @@ class Moments:
         if known is None:
             return None
         expected = ArrayDigest(known.sha256, (known.n_words,), "int64")
-        ids: Integers = read_array(self.path, known.name, expected, hint=self.hint)
-        return ids
+        return np.asarray(read_array(self.path, known.name, expected, hint=self.hint))
 
     # The moments.
 
@@ -339,13 +338,11 @@ class Moments:
         """
         ids = np.asarray(words)
         if self.settings.exact:
-            exact: Floats = self.cooccurrence()[ids]
-            return exact
+            return np.asarray(self.cooccurrence()[ids])
         if self.settings.range_finder == "sample":
             return self._sampled_rows(ids)
         pairs = self._all_eigenpairs
-        products: Floats = (pairs.vectors[ids] * pairs.values) @ pairs.vectors.T
-        return products
+        return np.asarray((pairs.vectors[ids] * pairs.values) @ pairs.vectors.T)
 
     def _sampled_rows(self, ids: NDArray[np.integer[Any]]) -> Floats:
         documents = self.sample()

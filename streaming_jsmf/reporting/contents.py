@@ -30,6 +30,7 @@ from streaming_jsmf.evaluation.inputs import SelectedCounts
 from streaming_jsmf.evaluation.metrics import Row, Unavailable, evaluate_topics, rows_of
 from streaming_jsmf.evaluation.verdicts import Check, checks_of, warnings_of
 from streaming_jsmf.jobs.blas import single_blas_thread
+from streaming_jsmf.linalg.panels import ratio
 from streaming_jsmf.linalg.simplex import simplex_least_squares
 from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.reporting.document_map import DocumentMap
@@ -325,8 +326,7 @@ def flow(coarse: StorePath, fine: StorePath, shares: Floats) -> Floats:
     products: Any = 0.0
     for first, second in _aligned(*(read_model_panels(path, "word_topic") for path in (coarse, fine))):
         of_words = np.maximum(first, 0.0) @ np.maximum(shares, 0.0)
-        scale = np.divide(1.0, np.sqrt(of_words), out=np.zeros_like(of_words), where=of_words > 0)
-        both = np.hstack([first, second]) * scale[:, None]
+        both = np.hstack([first, second]) * ratio(1.0, np.sqrt(of_words))[:, None]
         products = both.T @ both + products
     # Rows with these inner products, which are all that least squares needs.
     values, vectors = np.linalg.eigh(products)

@@ -98,8 +98,7 @@ def _placed(theta: Floats, seed: int) -> Floats:
             layout = TSNE(init="pca", perplexity=perplexity, max_iter=STEPS, random_state=seed)
             points = np.asarray(layout.fit_transform(np.sqrt(theta)), np.float64)
         points = rotated(points)
-    placed: Floats = points / max(float(np.ptp(points, axis=0).max()), FLAT)
-    return placed
+    return np.asarray(points / max(float(np.ptp(points, axis=0).max()), FLAT))
 
 
 def document_map(model: AnyModel, shares: AnyShares, *, number: int = SAMPLED, seed: int = 0) -> pd.DataFrame:

@@ -14,6 +14,7 @@ import numpy as np
 
 from streaming_jsmf.evaluation.choice import COLUMNS, EIGENGAP, Choice, number_text
 from streaming_jsmf.jobs.blas import single_blas_thread
+from streaming_jsmf.linalg.panels import ratio
 from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Minimum number of topics for t-SNE; classical scaling is good enough for fewer.
@@ -56,8 +57,7 @@ def hellinger_distances(affinity: Floats) -> Floats:
     squares = np.maximum(1.0 - symmetric, 0.0)
     squares[squares < FLAT] = 0.0
     np.fill_diagonal(squares, 0.0)
-    distances: Floats = np.sqrt(squares)
-    return distances
+    return np.asarray(np.sqrt(squares))
 
 
 def classical_scaling(distances: Floats) -> Floats:
@@ -132,8 +132,7 @@ def rotated(points: Floats) -> Floats:
     centered = points - points.mean(axis=0)
     _, axes = np.linalg.eigh(centered.T @ centered)
     axes = axes[:, ::-1] * np.where(axes.sum(axis=0) < 0, -1.0, 1.0)[::-1]
-    turned: Floats = np.round(centered @ axes, 4) + 0.0
-    return turned
+    return np.asarray(np.round(centered @ axes, 4) + 0.0)
 
 
 def _separated(points: Floats, radii: Floats) -> Floats:
@@ -208,9 +207,7 @@ def topic_tree(affinity: Floats) -> Tree:
 
 def conditional(topic_topic: Floats) -> Floats:
     """p(j | i) = A_ij / sum_l A_il, (K, K); rows sum to 1, or are 0 where the sum is not positive."""
-    sums = topic_topic.sum(axis=1, keepdims=True)
-    given: Floats = np.divide(topic_topic, sums, out=np.zeros_like(topic_topic), where=sums > 0)
-    return given
+    return ratio(topic_topic, topic_topic.sum(axis=1, keepdims=True))
 
 
 def times_chance(topic_topic: Floats) -> Floats:
@@ -219,11 +216,7 @@ def times_chance(topic_topic: Floats) -> Floats:
     The ratio is 1 where a topic has no probability; estimates slightly below 0 become 0.
     """
     rows, columns = topic_topic.sum(axis=1, keepdims=True), topic_topic.sum(axis=0, keepdims=True)
-    expected = rows * columns
-    ratio: Floats = np.divide(
-        topic_topic * topic_topic.sum(), expected, out=np.ones_like(topic_topic), where=expected > 0
-    )
-    return np.maximum(ratio, 0.0)
+    return np.maximum(ratio(topic_topic * topic_topic.sum(), rows * columns, 1.0), 0.0)
 
 
 class Point(NamedTuple):
