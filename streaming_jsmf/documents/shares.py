@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -193,6 +193,21 @@ def to_lists(values: NDArray[Any]) -> Any:
     return pa.ListArray.from_arrays(
         pa.array(np.arange(rows + 1, dtype=np.int32) * width), pa.array(values.ravel())
     )
+
+
+def in_sizes(tables: Iterator[Any], sizes: Iterable[int]) -> Iterator[Any]:
+    """Yield the rows of tables in tables of these sizes; the last one may have fewer."""
+    pieces: list[Any] = []
+    held = 0
+    for size in sizes:
+        while held < size and (more := next(tables, None)) is not None:
+            pieces.append(more)
+            held += more.num_rows
+        if not held:
+            return
+        whole = pa.concat_tables(pieces)
+        yield whole.slice(0, size)
+        pieces, held = [whole.slice(size)], max(held - size, 0)
 
 
 def with_result(table: Any, name: str, values: Any) -> Any:

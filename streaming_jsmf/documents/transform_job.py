@@ -7,7 +7,7 @@ its words, so partitions and workers do not affect them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -23,13 +23,13 @@ from streaming_jsmf.corpus.records import Place, document_ids, id_column, withou
 from streaming_jsmf.corpus.units import Partition, WorkUnit
 from streaming_jsmf.documents.share_arrays import TOPIC, write_zarr
 from streaming_jsmf.documents.share_files import (
-    RowGroupWriter,
     open_shares,
     shares_schema,
     stored_about,
     unfinished_shares,
     write_directory,
     write_parquet,
+    write_row_groups,
 )
 from streaming_jsmf.documents.shares import (
     DOCUMENT_ID,
@@ -222,28 +222,31 @@ def part_name(number: int) -> str:
 
 def write_part(context: PartContext, part: tuple[Partition, int]) -> Record:
     """Task: compute and write the shares of a partition, whose first document has the given number."""
-    files, rows = TaskFiles(context.inputs.store, PARTS), context.about.row_group_rows
-    with files.written(part_name(part[0].index)) as made, RowGroupWriter(made, context.schema, rows) as file:
-        totals = _write_rows(file, context, *part)
-    return {"totals": asdict(totals), **files.record()}
+    files, totals = TaskFiles(context.inputs.store, PARTS), list[ShareTotals]()
+    with files.written(part_name(part[0].index)) as made:
+        rows = context.about.row_group_rows
+        write_row_groups(made, context.schema, _tables(context, *part, totals), rows)
+    return {"totals": asdict(sum(totals, ShareTotals())), **files.record()}
 
 
-def _write_rows(file: RowGroupWriter, context: PartContext, partition: Partition, first: int) -> ShareTotals:
-    inputs, about, totals = context.inputs, context.about, ShareTotals()
+def _tables(
+    context: PartContext, partition: Partition, first: int, totals: list[ShareTotals]
+) -> Iterator[Any]:
+    """Yield the shares of a partition with metadata, and append their totals."""
+    inputs, about = context.inputs, context.about
     word_topic, prior = inputs.read("word_topic"), inputs.read("prior")
     for unit, known, tokens in inputs.blocks(partition):
         of_documents = pa.array(known.sum(axis=1), pa.float32())
         metadata = _metadata(unit, first, context.schema).append_column(KNOWN_TOKENS, of_documents)
         for rows in panels(known.shape[0], about.row_group_rows):
             found = document_topics(known[rows], word_topic, prior, threads=inputs.threads)
-            totals += ShareTotals(unconverged=found.unconverged)
+            totals.append(ShareTotals(unconverged=found.unconverged))
             shown = metadata.slice(rows.start, rows.stop - rows.start)
-            file.write(_table(shown, found.shares, about.top))
+            yield _table(shown, found.shares, about.top)
         unknown = tokens - float(known.data.sum(dtype=np.float64))
         wordless = int((np.diff(known.indptr) == 0).sum())
-        totals += ShareTotals(int(known.shape[0]), tokens, unknown, wordless)
+        totals.append(ShareTotals(int(known.shape[0]), tokens, unknown, wordless))
         first += unit.rows
-    return totals
 
 
 def _table(metadata: Any, shares: NDArray[np.float64], top: int | None) -> Any:
