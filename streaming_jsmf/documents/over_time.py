@@ -14,7 +14,6 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.config import OverTimeRequest, takes
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.documents.groups import NORMAL, Grouping, Groups, by_group, is_time
 from streaming_jsmf.documents.model_shares import AnyShares, ModelShares, token_probabilities
 from streaming_jsmf.documents.shares import with_result
@@ -142,11 +141,9 @@ def period_words(
     listed = shown.listed_words(CANDIDATES)
     used, places = np.unique(listed, return_inverse=True)
     word_topic = shares.topics.word_topic[used]
-    places_of = np.full(len(shares.topics.words), -1)
-    places_of[used] = np.arange(used.size)
     sums: dict[Any, Floats] = {}
     for counts, theta, table in shares.documents(corpus, [grouping.column]):
-        known = over_vocabulary(counts, places_of, used.size)
+        known = counts[:, used]
         ratios = csr_array((_ratios(known, theta, word_topic), known.indices, known.indptr), known.shape)
         for period, rows in grouping.rows(table):
             tokens = word_topic * np.asarray(csr_array(ratios[rows]).T @ theta[rows])

@@ -82,12 +82,16 @@ class CooccurrenceAccumulator:
         kept = weights > 0
         self.n_documents += int(np.count_nonzero(kept))
         self.total_weight += float(weights.sum())
-        self._append_pairs(counts, kept)
+        chosen = counts[np.flatnonzero(kept)][:, self.words]
+        present = _with_values(chosen, np.ones(chosen.nnz, dtype=np.int32))
+        self.pairs += (present.T @ present).toarray()
         mean, scale = pair_scales(lengths, pair_totals(counts.indptr, counts.data), weights)
         # Counts that Eq. 1 subtracts from the diagonal: h, or its square for a count below 1.
         once = _with_values(counts, counts.data - diagonal_excess(counts.data))
         self._append_rows(counts, once, scale)
-        self._append_products(counts, scale)
+        # H'(H G); ``partial`` subtracts the diagonal of Eq. 1.
+        values = counts.data * np.repeat(np.sqrt(scale), np.diff(counts.indptr))
+        self.products += apply_gram(_with_values(counts, values.astype(np.float32)), self.probes)
         self.sums += word_sums(counts, np.stack([mean, scale], axis=1))[0]
 
     def partial(self) -> PartialResult:
@@ -98,11 +102,6 @@ class CooccurrenceAccumulator:
         arrays = {"pairs": self.pairs, "rows": self.rows, "sketch": sketch, "row_sum": row_sum}
         return PartialResult(arrays, scalars)
 
-    def _append_pairs(self, counts: csr_array[Any], kept: NDArray[np.bool_]) -> None:
-        chosen = counts[np.flatnonzero(kept)][:, self.words]
-        present = _with_values(chosen, np.ones(chosen.nnz, dtype=np.int32))
-        self.pairs += (present.T @ present).toarray()
-
     def _append_rows(self, counts: csr_array[Any], once: csr_array[Any], scale: NDArray[np.float64]) -> None:
         """Add rows of sum s (h h' - diag once): LR-JSMF Eq. 1 before the division by the weights."""
         held, single = counts[:, self.row_words], once[:, self.row_words]
@@ -112,11 +111,6 @@ class CooccurrenceAccumulator:
             self.rows[row, product.indices[start:end]] += product.data[start:end]
         diagonal = np.asarray(_with_values(single, single.data * scales).sum(axis=0)).ravel()
         self.rows[np.arange(self.rows.shape[0]), self.row_words] -= diagonal
-
-    def _append_products(self, counts: csr_array[Any], scale: NDArray[np.float64]) -> None:
-        """Add H'(H G); ``partial`` subtracts the diagonal of Eq. 1."""
-        values = counts.data * np.repeat(np.sqrt(scale), np.diff(counts.indptr))
-        self.products += apply_gram(_with_values(counts, values.astype(np.float32)), self.probes)
 
 
 def _with_values(counts: csr_array[Any], values: NDArray[Any]) -> csr_array[Any]:

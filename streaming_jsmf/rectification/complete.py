@@ -66,7 +66,8 @@ def alternating_projection(
     def step(_: int) -> float:
         nonlocal pairs, shift
         y = positive_half(pairs, n_topics)
-        shift = _normalizing_shift(y)
+        # The constant that makes the sum of Y Y' 1, which gives the nearest such matrix.
+        shift = (1.0 - float(np.sum(y.sum(axis=0) ** 2))) / len(y) ** 2
         if restored is None:
             change = _replace(c, y, shift)
             pairs = leading_pairs(c, pairs.vectors, n_topics)
@@ -81,11 +82,6 @@ def alternating_projection(
         pairs = symmetric_eigenpairs(c, n_topics)
     y = positive_half(pairs, n_topics)
     return Rectification(y, **ended, uniform_mass=shift * n**2, checked_words=n, matrix=c)
-
-
-def _normalizing_shift(y: Floats) -> float:
-    """The constant to add to each entry of Y Y' to make the sum 1, which gives the nearest such matrix."""
-    return (1.0 - float(np.sum(y.sum(axis=0) ** 2))) / len(y) ** 2
 
 
 def _replace(c: Floats, y: Floats, shift: float) -> float:
