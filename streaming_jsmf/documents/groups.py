@@ -21,27 +21,20 @@ from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Columns of a table of groups.
 DOCUMENTS, TOPIC, LABEL, SHARE, ERROR = "documents", "topic", "label", "share", "standard_error"
-
 #: Names of columns that contain times regardless of their type, in order of preference.
 TIMES = ("year", "date", "time", "timestamp", "published", "created")
-
 #: Periods of dates, and how many of year, month and day they need.
 PERIODS = {"year": 1, "quarter": 2, "month": 2, "day": 3}
-
 #: The start of a text with a date, from the year on, and the time after it; what is missing is empty.
 _TIME = r"(?:[T ](?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2}))?)?"
 _DAY = r"(?:[-/.](?P<day>[0-9]{1,9})" + _TIME + ")?"
 _DATE = r"^(?P<year>[0-9]{4})(?:[-/.](?P<month>[0-9]{1,2})" + _DAY + r")?(?:[^0-9]|$)"
-
 #: Maximum number of groups times topics, since their sums are in memory.
 MOST_SUMS = 20_000_000
-
 #: Maximum length of a metadata value that is shown.
 MOST_CHARACTERS = 300
-
 #: Longest part of a word that is left out at the end of an excerpt; some languages have no spaces between words.
 LONGEST_PART = 30
-
 #: Standard errors on each side of a mean in an interval of 95 %.
 NORMAL = 1.96
 

@@ -31,13 +31,10 @@ logger = logging.getLogger(__name__)
 
 #: Words of each topic among which those of a period are chosen.
 CANDIDATES = 200
-
 #: Tokens of the whole topic that are added to those of each period, so that a few tokens do not decide.
 SMOOTHING = 50.0
-
 #: Weight of the logarithm of p(word | topic, period) against that of its ratio to p(word | topic).
 RELEVANCE = 0.6
-
 #: Result columns besides those of ``groups``.
 LOW, HIGH, CHANGE, CHANGE_ERROR, WORDS = "low", "high", "change", "change_error", "words"
 

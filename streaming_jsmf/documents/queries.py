@@ -31,7 +31,6 @@ logger = logging.getLogger(__name__)
 
 #: Columns of distances, and of how much more probable the topics make the words of a document.
 DISTANCE, GAIN = "distance", "gain"
-
 #: Documents with less than this part of the mean number of distinct words are no outliers: few words say too little.
 SHORTEST = 0.5
 

@@ -60,7 +60,6 @@ logger = logging.getLogger(__name__)
 METADATA_KEY, HASH_KEY = b"streaming_jsmf", b"streaming_jsmf.sha256"
 
 _ZEROS = b"0" * 64
-
 #: ``About`` of a directory; Parquet readers ignore names that begin with an underscore.
 ABOUT_NAME = "_shares.json"
 

@@ -32,13 +32,10 @@ logger = logging.getLogger(__name__)
 KIND, FORMAT_VERSION = "streaming_jsmf.shares", 3
 
 DOCUMENT_ID, SHARES, TOPICS = "document_id", "topic_shares", "topics"
-
 #: Column of the number of tokens of a document whose words are in the model.
 KNOWN_TOKENS = "known_tokens"
-
 #: Target number of shares and maximum number of rows of a row group.
 ROW_GROUP_SHARES, ROW_GROUP_ROWS = 2**20, 2**16
-
 #: Advice, and a finding with it.
 AGAIN = "run transform again"
 DAMAGED = f"it is truncated or damaged: {AGAIN}"

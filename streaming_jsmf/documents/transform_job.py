@@ -65,10 +65,8 @@ logger = logging.getLogger(__name__)
 
 #: Incremented when the same request produces different bits.
 ALGORITHM_VERSION = 3
-
 #: Nonzeros per partition, a few seconds of work. Does not affect the shares.
 PARTITION_NONZEROS = 4_000_000
-
 #: Directory of the parts in the workspace.
 PARTS = "parts"
 

@@ -57,7 +57,6 @@ MEASURES = (
 )
 
 EIGENGAP = Measure("eigengap", "eigengap")
-
 #: Measures that are displayed.
 COLUMNS = (*MEASURES, EIGENGAP)
 

@@ -16,7 +16,6 @@ from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Added by gensim to the share of documents that contain both words, in ``u_mass`` and ``c_npmi``.
 GENSIM_SMOOTHING = 1e-12
-
 #: Number of prominent and of characteristic words per topic in MST-Incoherence.
 NODES = 7
 

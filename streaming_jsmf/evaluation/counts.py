@@ -44,19 +44,14 @@ from streaming_jsmf.topics.parameters import TopicParameters, ids_of_corpus, mis
 from streaming_jsmf.topics.store import Model
 
 KIND, FORMAT_VERSION = "streaming_jsmf.word_counts", 1
-
 #: Group of a model that contains its counts.
 EVALUATION = "evaluation"
-
 #: Number of hex digits of the corpus fingerprint in the name of its group.
 NAME_DIGITS = 32
-
 #: Number of prominent and of approximate characteristic words counted for each topic.
 COUNTED_PROMINENT, COUNTED_CHARACTERISTIC = 20, 10
-
 #: Arrays of a model that determine what is counted; callers that read counts must load those that the model has.
 COUNTED = ("word", "prominent_words", "characteristic_words", "anchors")
-
 #: Dimensions and meaning of each array.
 _VARIABLES = {
     "selected_words": Variable(("selected",), "word ids that were counted, sorted"),

@@ -41,7 +41,6 @@ from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
 
 #: Version of the result of ``evaluate``, whose schema is ``docs/schemas/evaluate.schema.json``.
 FORMAT_VERSION = 1
-
 #: Default number of words of each topic in the result.
 LISTED_WORDS = 10
 

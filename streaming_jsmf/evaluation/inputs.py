@@ -15,7 +15,6 @@ from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers
 
 #: Default number of probes s: standard errors of a few percent, using 8 N s bytes.
 SKETCH_PROBES = 64
-
 #: Makes these probes independent of all others.
 SKETCH_LABEL = "evaluation"
 
@@ -24,8 +23,6 @@ SKETCH_LABEL = "evaluation"
 class TopicArrays:
     """A model with N words and K topics; missing arrays are None.
 
-    Attributes
-    ----------
     word_topic : B, (N, K), p(word | topic); columns sum to 1
     top_words : (K, n) ids of the most probable words in descending order; n >= 10 if N >= 10
     word_probability : (N,) unigram distribution of the training corpus
@@ -94,8 +91,6 @@ def sketch_probes(n_words: int, width: int = SKETCH_PROBES, seed: int = 0) -> ND
 class SelectedCounts:
     """Counts of P selected words in one scan of a training or held-out corpus, for a model.
 
-    Attributes
-    ----------
     words : (P,) ascending word ids, including the top, representative and characteristic words of the model
     pairs : (P, P) number of documents with both words; the diagonal is the document frequency
     n_documents : number of documents with two tokens or more of the model's words

@@ -20,16 +20,12 @@ from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Number of top words that Dissimilarity compares (both papers).
 DISSIMILARITY_WORDS = 20
-
 #: Replaces probabilities of 0 in the second argument of a divergence.
 FLOOR = float(np.finfo(np.float64).eps)
-
 #: Number of random hulls.
 HULLS = 16
-
 #: Random numbers per hull, but at least two candidate rows per vertex.
 DRAWS = 2**22
-
 #: Number of columns of the random rows in memory at a time.
 COLUMNS = 4096
 

@@ -46,10 +46,8 @@ from streaming_jsmf.topics.parameters import TopicParameters
 
 #: Increase when the same request gives different bits.
 ALGORITHM_VERSION = 4
-
 #: Seed of the observed halves, fixed so that models are compared on the same halves.
 HALVES_SEED = 0
-
 #: N x K float64 arrays per worker: topics as given, smoothed, and in the kernel's layout.
 TALL_ARRAYS = 3
 

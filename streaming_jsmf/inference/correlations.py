@@ -88,7 +88,6 @@ def reconstruction_error(word_topic: Floats, topic_topic: Floats, rectified: Flo
 
 #: Limits for the estimated sum of a prior.
 LOWEST_SUM, HIGHEST_SUM = 0.01, 50.0
-
 #: Minimum share of a topic in a prior; with 0, no document could have the topic.
 LEAST_SHARE = 1e-6
 

@@ -42,21 +42,16 @@ from streaming_jsmf.linalg.typing import Floats, Integers, Single
 
 #: The row width is padded to a multiple of this: 64 bytes.
 LANE = 16
-
 #: Minimum weight of a topic in a document, before multiplication by the word's probability.
 FLOOR = np.float32(1e-6)
-
 #: Part of the last change of n_k that ``extrapolate`` adds. Four rounds with .4 give topics of the coherence and
 #: perplexity of five without.
 EXTRAPOLATION = np.float32(0.4)
-
 #: Probabilities below this fraction of a word's largest are set to 0: their products with ``FLOOR`` would be subnormal
 #: in single precision, which is very slow.
 NEGLIGIBLE = 1e-30
-
 #: Documents per block.
 BLOCK_DOCUMENTS = 256
-
 #: Defaults of the stopping rule: change in a round, and maximum number of rounds.
 TOLERANCE, MAX_ITERATIONS = 1e-3, 200
 

@@ -38,7 +38,6 @@ Keys = NDArray[np.uint64]
 INCREMENT = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
-
 #: The upper 24 bits of a random number, as a float32 in [0, 1).
 _UPPER, _UNIT = np.uint64(40), np.float32(2**-24)
 

@@ -27,8 +27,6 @@ SMOOTHING = 0.01
 class Completion:
     """Additive sums over documents. Merging in a fixed order gives the same bits.
 
-    Attributes
-    ----------
     documents, too_short : Documents with scored tokens; those of fewer than two tokens, which cannot be split.
     tokens, without_mass : Scored tokens; those whose word has a probability only by the smoothing.
     unseen : Tokens whose word has probability 0 in the training corpus; they are not scored.

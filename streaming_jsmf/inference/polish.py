@@ -26,49 +26,36 @@ from streaming_jsmf.linalg.typing import Floats, Integers, Mask, Single
 
 #: Default numbers of steps, and of rounds of CVB0 per document.
 STEPS, ROUNDS = PolishSettings.steps, PolishSettings.rounds
-
 #: Prior of the topics, in tokens per word, in all but the last step. Held-out perplexity on KOS, news and NIPS papers
 #: is .1 to .3 % lower with .05 and as much higher with .01; on simulated corpora that are small relative to their
 #: vocabulary, smaller values are more accurate.
 WORD_PRIOR = 0.02
-
 #: The same in the last step, where the prior biases the result. Perplexity changes by less than .1 %.
 LAST_WORD_PRIOR = 0.001
-
 #: Weight of the word frequencies in the initial topics, so that every word has a topic.
 START_SMOOTHING = 0.01
-
 #: Multiple of the typical length above which a document's tokens are scaled down. Otherwise a document of 90,000 tokens
 #: among 2,000 of 60 tokens would get its own topic.
 LONGEST = 10.0
-
 #: Minimum nonzeros of a block per word: with fewer, adding the blocks costs more than processing the documents.
 NONZEROS_PER_WORD = 16
-
 #: Maximum number of blocks of a call; a power of two.
 MOST_BLOCKS = 16
-
 #: Documents whose shares are in memory at a time when their correlations are computed.
 SHARE_DOCUMENTS = 4096
-
 #: Purposes of random draws: held-out documents, and samples.
 HELD_OUT_DRAW, SAMPLE_DRAW = -1, 0
-
 #: How many of the last steps use all documents.
 FULL_STEPS = 2
-
 #: From this number of documents on, all steps but the last ``FULL_STEPS`` draw topics. In smaller corpora draws lower
 #: neither perplexity nor the share of distinct words.
 DRAWN_DOCUMENTS = 10_000
-
 #: Over-relaxation: every other step from B to B' continues to B' (B'/B)^RELAXATION. If a plain step reduces an error to
 #: the fraction x, two steps reduce it to x (1 - (1 + RELAXATION) (1 - x)), at most a third in size for x up to .8. A
 #: relaxation above 1 in every step would amplify errors that a plain step removes (x near 0).
 RELAXATION = 2.0
-
 #: Limit of B'/B, and of its inverse, in the over-relaxation: words that a sample lacks change by more.
 MOST_CHANGE = math.exp(2)
-
 #: Approximate number of nonzeros that a sampled step uses, and maximum number of samples that are drawn. Later steps
 #: use the same samples again. The same sample for all steps gives topics of lower coherence and higher perplexity.
 SAMPLE_NONZEROS, SAMPLES = 2_000_000, 8
@@ -78,8 +65,6 @@ SAMPLE_NONZEROS, SAMPLES = 2_000_000, 8
 class StepSums:
     """Sums over documents for given topics and prior; ``+`` adds them.
 
-    Attributes
-    ----------
     tokens, log_likelihood : Expected tokens of each word in each topic, N x K, and the log-likelihood of
         ``cvb0.add_documents``.
     n_tokens, n_documents : Size of the data; documents without words do not count.

@@ -160,10 +160,8 @@ def ritz_residuals(product: Floats, basis: Floats, whitening: Whitening) -> Floa
 #: final decomposition uses all restarts.
 ALPHA0_TOLERANCE = 1e-3
 SEARCH_RESTARTS, SEARCH_POLISH = 10, 1e-4
-
 #: Step in log(alpha0) while the search brackets the solution.
 ALPHA0_STEP = math.log(4.0)
-
 #: Maximum number of evaluations of the search.
 MAX_EVALUATIONS = 30
 

@@ -19,7 +19,6 @@ from streaming_jsmf.linalg.typing import Floats, Integers, Single
 #: A restart stops when a step moves it less than this; only the best one is polished. Restarts use float32, which
 #: halves their time.
 RESTART_TOLERANCE = 1e-4
-
 #: The best restart is iterated until a step moves it less than this, or this many times.
 POLISH_TOLERANCE, POLISH_STEPS = 1e-12, 5000
 
@@ -27,13 +26,10 @@ Float = TypeVar("Float", np.float32, np.float64)
 
 #: Topics whose word distributions have a cosine above this are duplicates.
 DUPLICATE_COSINE = 0.9
-
 #: Rounding tolerance for the eigenvalue 1 of a component that covers the whole corpus.
 SHARE_ROUNDING = 1e-9
-
 #: Grid of multiples of the noise from which ``best_multiple`` selects; its maximum is far above any optimum.
 NOISE_STEP, NOISE_STEPS = 0.1, 30
-
 #: Steps for the mixture weights of topics. The likelihood hardly increases after ten; in the limit some topics would
 #: have zero weight, with no better perplexity.
 MIXING_STEPS = 50
@@ -153,8 +149,6 @@ def refine(tensor: Floats, components: Components, sweeps: int) -> Components:
 class Recovered:
     """Topics by descending probability.
 
-    Attributes
-    ----------
     word_topic, probability : phi, N x k, columns sum to 1, and the share of each topic in the corpus, (k,), sum 1.
         Mixed, they reproduce the word probabilities of the corpus exactly, so every word of the corpus has a topic.
     eigenvalues, shares : (k,), lambda* of each topic's component, and 1 / lambda*^2, the paper's topic shares. These

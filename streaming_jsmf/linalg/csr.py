@@ -17,10 +17,8 @@ from streaming_jsmf.timing import span
 
 #: A document with fewer tokens has no pair of words; Eq. 1 divides by n (n - 1).
 SHORTEST_DOCUMENT = 2
-
 #: Pairs of words in the documents of one sparse product: limits its memory and affects the bits.
 PAIRS_AT_ONCE = 8_000_000
-
 #: Size in bytes of the temporary H X of a row block, so that it stays in the cache between its two uses.
 ROW_BLOCK_BYTES = 8 * 2**20
 

@@ -30,33 +30,24 @@ if TYPE_CHECKING:
 
 #: Vocabularies up to this size use a dense eigensolver.
 DENSE_WORDS = 400
-
 #: Block Davidson: additional vectors iterated, and smallest shift.
 GUARD_VECTORS, SMALLEST_SHIFT = 10, 1e-4
-
 #: Block widths are a multiple of this, because compiled products process remaining columns one by one.
 BLOCK_COLUMNS = 32
-
 #: Residual at which to stop, relative to the first eigenvalue. With float32 products, residuals below the second number
 #: may stop decreasing, so there another step follows only if the last one halved them.
 RESIDUAL_TOLERANCE, RESIDUAL_NOISE = 5e-6, 1e-4
-
 #: Residual at which Lanczos stops, relative to the eigenvalue.
 LANCZOS_TOLERANCE = 1e-10
-
 #: Residual at which block iteration stops, relative to the first eigenvalue, and maximum number of its steps before
 #: Lanczos is used instead.
 BLOCK_RESIDUAL, BLOCK_STEPS = 1e-9, 12
-
 #: Singular values below this fraction of the largest are noise.
 RANK_FLOOR = 1e-7
-
 #: Rows that one thread multiplies at a time.
 THREAD_ROWS = 512
-
 #: Seed of the start vector of Lanczos.
 START_SEED = 20210701
-
 #: Writes the product of a symmetric matrix and its first argument (N x k, float32) to its second argument.
 Times: TypeAlias = Callable[[Single, Single], None]
 

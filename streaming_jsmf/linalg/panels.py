@@ -22,13 +22,10 @@ from streaming_jsmf.linalg.typing import FloatArray, Floats, Single
 
 #: Default number of rows of a panel.
 PANEL_ROWS = 4096
-
 #: Rows of a panel multiplied in float32; few, so that the rounding error stays at the level of the entries.
 SINGLE_ROWS = 1024
-
 #: Eigenvalues of X'AX below this fraction of the largest are noise of float32 products.
 CORE_FLOOR = 1e-7
-
 #: The same for a Gram matrix, whose eigenvalues are squares: directions down to 1e-6 of the strongest are kept.
 GRAM_FLOOR = 1e-12
 

@@ -38,25 +38,19 @@ from streaming_jsmf.linalg.typing import Floats, Integers, Single
 
 #: Davidson steps to the basis Q.
 BASIS_STEPS = 3
-
 #: One in this many documents is held out, to estimate the error of the eigenpairs, unless all are fitted.
 HELD_OUT = 8
-
 #: Most documents that are fitted, or one for every word if that is more. They limit the cost of products with them;
 #: what they leave is corrected by products with all documents.
 FITTED_DOCUMENTS = 80_000
-
 #: Parts of a sample that may be multiplied in parallel. Products are added in order; the number affects the bits.
 ROW_PARTS = 2
-
 #: Ratio of the bound to the first-order estimate of the error, chosen so that the bound holds in nine of ten cases of
 #: ``benchmarks.sample_error``. Corpora whose authors have their own topics need it most. The second number applies to a
 #: basis with other than leading eigenvectors: what it leaves is small, so nearly tied eigenvalues dominate the error.
 MARGIN, REFINED_MARGIN = 2.5, 4.0
-
 #: Blocks outside the span of Q. With one, the error is two to four times as large.
 OUTSIDE_STEPS = 2
-
 #: Directions of T whose squared length is a smaller fraction of the largest are dropped, since float32 rounds them too
 #: coarsely; those of texts are above .01.
 STEP_FLOOR = 1e-4

@@ -27,22 +27,16 @@ from streaming_jsmf.timing import span
 
 #: A document with fewer tokens has no triple of words and is excluded from all three moments.
 FEWEST_TOKENS = 3
-
 #: Documents per block, so that products stay in the cache and float32 sums stay short.
 DOCUMENT_BLOCK = 4096
-
 #: Nonzeros per block; sorting them by word takes 8 bytes each.
 NONZERO_BLOCK = 2**20
-
 #: Projected documents are padded with zeros to a multiple of this, because remainders of compiled loops are slow.
 COLUMN_STEP = 8
-
 #: Words corrected at a time.
 WORD_BLOCK = 1024
-
 #: Summands multiplied at a time: enough for BLAS, and few enough that pair products stay in the cache.
 ROW_BLOCK = 512
-
 #: Number of values of j in a slab. Larger slabs mean fewer, larger products, but more redundant entries.
 SLAB = 8
 

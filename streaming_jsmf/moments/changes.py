@@ -44,8 +44,6 @@ logger = logging.getLogger(__name__)
 class Changes:
     """Changes to a store: removals and additions in one step, then the merges in order, then the third moment.
 
-    Attributes
-    ----------
     remove : Paths of corpora, names or hashes of shards.
     add : Paths or URLs of corpora with the same words.
     merge : Paths of moments stores.

@@ -31,10 +31,8 @@ from streaming_jsmf.validation import Strict, explain
 KIND = "streaming_jsmf.moments"
 
 FORMAT_VERSION = 3
-
 #: Increase when the same settings give different bits; part of the settings' fingerprint.
 ALGORITHM_VERSION = 7
-
 #: Name prefix of the arrays that ``WordIds`` describes.
 WORD_IDS = "columns-"
 

@@ -34,7 +34,6 @@ Label = str | int | None
 
 #: Label of documents whose metadata column is null.
 NULL = "null"
-
 #: With fewer parts, bootstrap samples are identical too often.
 FEWEST_PARTS = 4
 

@@ -28,13 +28,10 @@ from streaming_jsmf.rectification.result import OnIteration, Rectification, iter
 
 #: Rows of C recomputed at a time. Affects the bits, because the norm of the step is summed over panels.
 PANEL_ROWS = 512
-
 #: Number of halvings, each with its own permutation.
 HALVINGS = 30
-
 #: A word is in the subspace if 1 - P_ii is at most this. Its equation is then 0 = 0, up to rounding.
 INSIDE = 1e-10
-
 #: Conjugate gradients stop at this relative residual, or after this many steps.
 SOLVER_TOLERANCE, SOLVER_STEPS = 1e-12, 500
 

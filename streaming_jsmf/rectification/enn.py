@@ -46,25 +46,18 @@ from streaming_jsmf.rectification.result import (
 
 #: Increase when the same moments give other bits; part of the fingerprint of a model.
 ALGORITHM_VERSION = 3
-
 #: Printed steps before momentum starts, because the leading directions may change while E is large.
 PRINTED_STEPS = 5
-
 #: Friction a of the momentum (t - 1) / (t + a - 1). Nesterov's a = 3 ends farther from the limit of plain iteration.
 FRICTION = 5.0
-
 #: Steps with momentum that reuse the positions of the negative entries of an earlier one.
 REUSED_STEPS = 3
-
 #: Y' C_op Y is treated as singular if its smallest eigenvalue is below this fraction of the largest.
 RANK_FLOOR = 1e-10
-
 #: Rows of Y Y_I' computed at a time, and of N x K arrays updated at a time, so that they stay in the cache.
 BLOCK_ROWS, STEP_ROWS = 256, 1024
-
 #: Rows of E multiplied by a thread, a multiple of ``BLOCK_ROWS``. Their contributions to rows I are added in order.
 GROUP_ROWS = 2048
-
 #: Columns of the nonzeros of some rows, in CSR form: bounds of the rows, and columns.
 Positions: TypeAlias = tuple[Integers, NDArray[Any]]
 

@@ -19,7 +19,6 @@ from streaming_jsmf.rectification.result import Rectification, change_of_grams, 
 
 #: The step size is 1 / (GAMMA L) for the Lipschitz constant L of the gradient.
 GAMMA = 1.005
-
 #: s, the penalty on the difference between X and Y.
 PENALTY = 1e-4
 

@@ -15,7 +15,6 @@ from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers
 
 #: Defaults of the stopping rule: number of iterations, and relative change of the last one.
 MAX_ITERATIONS, TOLERANCE = 150, 1e-5
-
 #: Called after each iteration with its number and the relative change.
 OnIteration = Callable[[int, float], None]
 
@@ -24,8 +23,6 @@ OnIteration = Callable[[int, float], None]
 class Rectification:
     """Result of a rectification; quantities that an algorithm does not compute are 0 or None.
 
-    Attributes
-    ----------
     rectified, matrix : Y, N x K, float64, with C* ~ Y Y'; C*, N x N.
     iterations, change, converged : Number of steps; relative change of the last one (Frobenius norm); whether it is
         below the tolerance.
@@ -120,7 +117,6 @@ def change_by_step(own: Floats, along: Floats, squared: Floats) -> float:
 
 #: Number of sampled rows; if no more remain, all are used and the result is exact.
 SAMPLED_ROWS = 256
-
 #: Rows multiplied at a time.
 BLOCK_ROWS = 32
 

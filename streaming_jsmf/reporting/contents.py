@@ -41,13 +41,10 @@ from streaming_jsmf.topics.store import COMPARISON, Model, read_model, read_mode
 
 #: Optional arrays of a model used by a page.
 SHOWN = (*OPTIONAL, "topic_topic", "topic_topic_of_documents")
-
 #: Counts of the training corpus used by a page.
 COUNTS = ("selected_words", "document_pairs")
-
 #: Number of documents in a list.
 NUMBER = 10
-
 #: Maximum number of groups in a chart.
 MOST_GROUPS = 200
 
@@ -106,8 +103,6 @@ class Levels:
 class Contents:
     """Everything that a page shows about K topics.
 
-    Attributes
-    ----------
     n_words, n_documents : size of the training corpus; the number of documents may be unknown (None)
     topics : by ascending number, with gaps for hidden topics
     affinity : (K, K) sums over words of sqrt(p(word | i) p(word | j)), from 0 for unrelated topics to 1 for equal ones

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 #: Number of documents of a map, by default.
 SAMPLED = 1000
-
 #: Perplexity (about the number of neighbors) and steps of t-SNE, and the number of neighbors that ``kept`` compares.
 PERPLEXITY, STEPS, NEIGHBORS = 30.0, 500, 10
 

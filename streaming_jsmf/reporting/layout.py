@@ -19,19 +19,14 @@ from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Minimum number of topics for t-SNE; classical scaling is good enough for fewer.
 FEWEST_TOPICS = 5
-
 #: Number of nearest topics that ``neighbors_kept`` compares.
 NEIGHBORS = 5
-
 #: Perplexity (about the number of neighbors) and steps of t-SNE.
 PERPLEXITY, STEPS = 8.0, 750
-
 #: Share of the map's area covered by all circles, and the minimum radius as a share of its width.
 COVERED, SMALLEST = 0.12, 0.006
-
 #: Relative differences along an axis below this are rounding errors.
 FLAT = 1e-12
-
 #: Size of the drawing of a measure, the margins around its points and below them, and how far labels are from points.
 WIDTH, HEIGHT, EDGE, FOOT, LABEL = 320.0, 180.0, 34.0, 48.0, 13.0
 

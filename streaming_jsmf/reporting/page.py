@@ -41,7 +41,6 @@ from streaming_jsmf.storage.paths import StorePath, read_bytes
 FIRST_LINES = "<!doctype html>\n<!-- streaming-jsmf report -->\n"
 
 _PACKAGE, _FOLDER = "streaming_jsmf.reporting", "templates"
-
 #: Modules of D3, each after its dependencies.
 D3 = (
     "array", "axis", "color", "dispatch", "ease", "format", "hierarchy", "path", "selection", "time", "timer",
@@ -57,16 +56,12 @@ SCRIPTS = (
 STYLES = ("base.css", "overview.css", "charts.css", "print.css")
 
 _ENGINES = {"lr-jsmf": "LR-JSMF (anchor words)", "stod": "STOD (tensor decomposition)"}
-
 #: Logarithmic steps per factor of two, and the code of probability 0.
 STEPS, ZERO = 1024.0, 2**16 - 1
-
 #: Maximum number of characters of a value of a document on the map.
 MAP_CHARACTERS = 160
-
 #: Number of topics that rose most, and that fell most.
 CHANGED = 5
-
 #: Ratios between 2^-16 and 2^16 are distinguished.
 LARGEST_RATIO = 16.0
 

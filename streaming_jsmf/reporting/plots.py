@@ -28,19 +28,14 @@ if TYPE_CHECKING:
 
 #: Default number of topics.
 LARGEST = 6
-
 #: Colors of Okabe and Ito, except yellow, which is too light for lines.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-
 #: Line styles that distinguish lines of the same color.
 DASHES = ("-", "--", ":", "-.")
-
 #: Maximum number of topics whose names are on the axes of the correlations.
 MOST_NAMES = 40
-
 #: Maximum number of characters of a name.
 NAME_LENGTH = 28
-
 #: Log2 of the ratio at which the color scale of the correlations ends.
 END = 3.0
 

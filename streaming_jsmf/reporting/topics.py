@@ -38,19 +38,14 @@ OPTIONAL = (
 
 #: Number of most probable words of each topic in a page.
 MOST_WORDS = 1000
-
 #: The page also has the first words of each topic by relevance at these lambdas (lambda 1 is p(word | topic)).
 LAMBDAS, BY_RELEVANCE = (0.0, 0.2, 0.4, 0.6, 0.8), 30
-
 #: Characteristic words are those of highest relevance at this lambda, which is one of ``LAMBDAS``.
 CHARACTERISTIC = 0.4
-
 #: Maximum size of the lists in bytes, which limits the number of words.
 BUDGET = 2_000_000
-
 #: Size of a listed word: the four bytes of its number and probability, as base64.
 LISTED_BYTES = 6
-
 #: Indentation of the words in a terminal.
 _INDENT = " " * 14
 
@@ -82,8 +77,6 @@ class Word(NamedTuple):
 class Topic:
     """A row of the table of topics; values that the engine lacks are None or empty.
 
-    Attributes
-    ----------
     number, share : number, from 0, and p(topic)
     words : the most probable words in descending order; at least one
     label : label words, or a single name given by a user

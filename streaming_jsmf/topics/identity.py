@@ -18,10 +18,8 @@ from streaming_jsmf.topics.store import Model
 #: Largest Hellinger distance of a topic from what it was when it was found, and between a topic and one that it split
 #: from or merged into. Halves of a topic have .54; copies are nearer than .4, and unrelated topics farther than .8.
 SAME = 0.7
-
 #: A present topic has vanished if all topics found in the moments, which are not polished, are farther.
 UNRELATED = 0.8
-
 #: Arrays with an axis of topics whose values are not of topics.
 _NOT_OF_TOPICS = ("word", "topic", "topic_", "eigenvalues", "cliques")
 

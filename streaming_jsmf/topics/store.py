@@ -53,13 +53,10 @@ if TYPE_CHECKING:
     import xarray as xr
 
 KIND, FORMAT_VERSION = "streaming_jsmf.model", 2
-
 #: Group of a model that contains the edits of its topics.
 EDITS = "edits"
-
 #: File with the result of ``choose_k`` in a directory of models of several K.
 COMPARISON = "choose-k.json"
-
 #: A model as passed by users: its path or URL, the result of ``open_model`` or ``fit``, or a fitted estimator.
 AnyModel: TypeAlias = "AnyPath | UPath | xr.Dataset"
 

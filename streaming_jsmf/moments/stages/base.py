@@ -28,8 +28,6 @@ Scan: TypeAlias = tuple[Reduction, FoldOrder]
 class Stage(ABC):
     """A stage from its scans to its final arrays, including its repair. Stateless; listed in ``stages.STAGES``.
 
-    Attributes
-    ----------
     variables : Its final arrays.
     inputs : Final arrays of earlier stages that its own depend on; if they change, its results are stale.
     reads : Further arrays that it reads and that are worth keeping in memory during a scan.

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 #: Bytes of a panel of C in float64. Does not affect the bits of the result.
 PANEL_BYTES = 256 * 2**20
-
 #: Bytes per pair of words while a chunk of documents is multiplied: product, positions and sorted copies.
 BYTES_PER_PAIR = 40
 

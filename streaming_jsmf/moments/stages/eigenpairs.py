@@ -46,13 +46,10 @@ logger = logging.getLogger(__name__)
 
 #: A third pass is made if not all documents are fitted and the estimated error of the eigenpairs after two is larger.
 SMALL_ERROR = 0.001
-
 #: Bytes of a panel of a product in float32. Does not affect the bits of the result.
 PANEL_BYTES = 2**30
-
 #: A larger estimated error is logged as a warning, with a way to reduce it.
 LARGEST_ERROR = 0.1
-
 #: The row of a word in fewer documents of the sample is noise.
 FEW_DOCUMENTS = 5
 
