@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -214,66 +214,32 @@ def times_chance(topic_topic: Floats) -> Floats:
     return np.maximum(ratio(topic_topic * topic_topic.sum(), rows * columns, 1.0), 0.0)
 
 
-class Point(NamedTuple):
-    """One K in the drawing of a measure: its position, the height of its label, and its value."""
-
-    n_topics: int
-    x: float
-    y: float
-    label: float
-    text: str
-    suggested: bool
-
-
-class MeasureLine(NamedTuple):
-    """A measure over K; ``good`` says which direction is better."""
-
-    title: str
-    good: str
-    width: float
-    height: float
-    points: tuple[Point, ...]
-
-    @property
-    def path(self) -> str:
-        """The points in SVG notation."""
-        return " ".join(f"{point.x:.1f},{point.y:.1f}" for point in self.points)
-
-
-def draw_lines(choice: Choice) -> tuple[MeasureLine, ...]:
-    """Draw a line for each measure with at least two values; K are equally spaced, and larger values are higher."""
+def draw_lines(choice: Choice) -> list[dict[str, Any]]:
+    """Lines of the measures with at least two values, for the template; K are equally spaced, larger values higher."""
     lines = []
     for measure in COLUMNS:
-        values = [*map(measure.of, choice.rows)]
-        known = [value for value in values if value is not None]
-        if len(known) < 2:
+        values = {i: value for i, row in enumerate(choice.rows) if (value := measure.of(row)) is not None}
+        if len(values) < 2:
             continue
-        low, span = min(known), max(known) - min(known)
-        step = (WIDTH - 2 * EDGE) / (len(values) - 1)
-        drawn = [
-            # y grows downwards; equal values are drawn in the middle.
-            (
-                row,
-                index,
-                value,
-                HEIGHT - FOOT - (HEIGHT - EDGE - FOOT) * ((value - low) / span if span > 0 else 0.5),
-            )
-            for index, (row, value) in enumerate(zip(choice.rows, values, strict=True))
-            if value is not None
-        ]
-        heights = [y for *_, y in drawn]
-        points = tuple(
-            Point(
-                row.n_topics,
-                EDGE + index * step,
-                y,
+        low, span = min(values.values()), max(values.values()) - min(values.values())
+        step = (WIDTH - 2 * EDGE) / (len(choice.rows) - 1)
+        # y grows downwards; equal values are drawn in the middle.
+        places = [(value - low) / span if span > 0 else 0.5 for value in values.values()]
+        heights = [HEIGHT - FOOT - (HEIGHT - EDGE - FOOT) * place for place in places]
+        points = [
+            {
+                "n_topics": choice.rows[i].n_topics,
+                "x": EDGE + i * step,
+                "y": y,
                 # Below a point from which the line rises.
-                y + (LABEL if np.mean(heights[max(place - 1, 0) : place + 2]) < y else -LABEL),
-                number_text(measure, value),
-                row.n_topics == choice.suggested,
-            )
-            for place, (row, index, value, y) in enumerate(drawn)
-        )
+                "label": y + (LABEL if np.mean(heights[max(place - 1, 0) : place + 2]) < y else -LABEL),
+                "text": number_text(measure, values[i]),
+                "suggested": choice.rows[i].n_topics == choice.suggested,
+            }
+            for place, (i, y) in enumerate(zip(values, heights, strict=True))
+        ]
         good = "" if measure is EIGENGAP else "lower is better" if measure.lower else "higher is better"
-        lines.append(MeasureLine(measure.title, good, WIDTH, HEIGHT, points))
-    return tuple(lines)
+        path = " ".join(f"{point['x']:.1f},{point['y']:.1f}" for point in points)
+        line = {"title": measure.title, "good": good, "width": WIDTH, "height": HEIGHT}
+        lines.append({**line, "points": points, "path": path})
+    return lines
