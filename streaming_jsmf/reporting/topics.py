@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 #: Arrays of every engine, and those of some engines; ``word_topic`` is read in panels.
 NEEDED = ("word", "prominent_words", "topic_probability")
 OPTIONAL = (
-    "alpha",
-    "anchors",
-    "characteristic_words",
-    "document_frequency",
-    "duplicate_of",
-    "label_words",
-    "lambda",
+    *(
+        "alpha",
+        "anchors",
+        "characteristic_words",
+        "document_frequency",
+        "duplicate_of",
+        "label_words",
+        "lambda",
+    ),
     "shown_word",
 )
 
