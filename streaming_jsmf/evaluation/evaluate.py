@@ -47,10 +47,8 @@ LISTED_WORDS = 10
 
 #: Arrays of every engine, and those of some engines.
 NEEDED = ("word", "word_topic", "prominent_words")
-OPTIONAL = (
-    *("alpha", "anchors", "characteristic_words", "document_frequency", "rectified", "row_sum", "term_count"),
-    *("topic_probability", "topic_topic"),
-)
+OPTIONAL: tuple[str, ...] = ("alpha", "anchors", "characteristic_words", "document_frequency", "rectified")
+OPTIONAL += ("row_sum", "term_count", "topic_probability", "topic_topic")
 
 
 @takes(EvaluationRequest, Execution)
