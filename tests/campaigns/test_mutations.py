@@ -110,16 +110,15 @@ def _tried(tree: Path, check: str) -> dict[str, Any]:
     for name, content in files.items():
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_text(content, encoding="utf-8")
-    contexts, out = tree.with_suffix(".gz"), tree.with_suffix(".json")
-    mutations.record(tree, contexts, workers=1)
-    mutations.run(tree, contexts, out, {"seed": 0, "number": 3, "seconds": 60}, jobs=1)
+    contexts, out = tree.with_suffix(".contexts.json"), tree.with_suffix(".json")
+    mutations.record(tree, contexts, {"seed": 0, "number": 3}, workers=1)
+    mutations.run(tree, contexts, out, seconds=60, jobs=1)
     found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     return found
 
 
 @pytest.mark.slow
 def test_a_suite_that_checks_more_kills_more(tmp_path: Path) -> None:
-    pytest.importorskip("coverage")
     weak = _tried(tmp_path / "weak", "larger(2, 1)")
     strong = _tried(tmp_path / "strong", "(larger(2, 1), larger(1, 1), larger(1, 2)) == (1, 0, 0)")
     reached = {found["mutant"]["line"]: found["reached"] for found in weak["mutants"].values()}
