@@ -46,7 +46,7 @@ from threading import Lock
 from typing import Any
 
 from tests.campaigns.mutants import Mutant, draw, places
-from tests.campaigns.probes import insert_probes, tests_reaching
+from tests.campaigns.probes import insert_probes, reaching
 
 #: Maximum CPU seconds to compile a kernel and its callers.
 COMPILATION = 240
@@ -128,7 +128,7 @@ def record(tree: Path, file: Path, asked: dict[str, int], workers: int, chosen: 
         tests, fixtures = (
             json.loads((folder / f"{name}.json").read_text()) for name in ("results", "fixtures")
         )
-        reached = tests_reaching(folder / "reached", fixtures)
+        reached = reaching(folder / "reached", fixtures)
         # Kernels that were compiled are kept: runs of mutants copy them.
         kernels = shutil.ignore_patterns("*.py", "*.pyc")
         shutil.copytree(copy / "streaming_jsmf", tree / "streaming_jsmf", ignore=kernels, dirs_exist_ok=True)

@@ -139,7 +139,7 @@ def _names(head: ast.expr) -> Iterator[str]:
             yield node.id if isinstance(node, ast.Name) else node.attr
 
 
-def tests_reaching(folder: Path, fixtures: Mapping[str, Sequence[str]]) -> dict[int, set[str]]:
+def reaching(folder: Path, fixtures: Mapping[str, Sequence[str]]) -> dict[int, set[str]]:
     """Tests by the number of the mutant; what a fixture reaches, the tests with this fixture reach."""
     users: dict[str, set[str]] = {}
     for test, names in fixtures.items():
