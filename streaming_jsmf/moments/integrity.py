@@ -171,7 +171,8 @@ def provenance(store: Moments) -> dict[str, Any]:
     notes = [note for record in records for note in record["history"]]
     for stage in store.missing_stages:
         checkpoints = store.checkpoints(stage)
-        notes += checkpoints.history(sorted(checkpoints.parts()))
+        committed = checkpoints.parts()
+        notes += checkpoints.history(sorted(committed), committed)
     costs = [cost for cost in map(Cost.from_fields, notes) if cost is not None]
     found: dict[str, Any] = {}
     if records:
