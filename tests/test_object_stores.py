@@ -212,8 +212,8 @@ def test_requests_for_a_partition(s3: str, counts: Any, corpus_path: Path) -> No
         found.append((len(open_moments(store).manifest.partitions), counts.requests, counts["LIST"]))
     (few, before, listed), (many, after, listed_then) = found
     assert many >= 2 * few
-    assert (after - before) / (many - few) <= 38
-    assert listed == listed_then, "tasks list nothing"
+    assert (after - before) / (many - few) <= 26
+    assert listed == listed_then <= 25, "tasks list nothing, and nobody polls"
 
 
 @pytest.fixture

@@ -190,11 +190,13 @@ def store_written(
             put_files([(target / name, beside / name) for name in keep])
         return
     with reaching(target):
-        replaces = target.exists() and not is_free(target)
+        exists = target.exists()
+    replaces = exists and not is_free(target)
     if replaces and not overwrite:
         raise _made_meanwhile(target)
     place = _new(target) if replaces else target
-    _remove_object_store(place)
+    if exists:
+        _remove_object_store(place)
     try:
         with reaching(place):
             place.fs.pipe_file((place / MARK).path, b"")
@@ -219,9 +221,8 @@ def store_written(
 def finish_replacing(target: UPath) -> None:
     """Replace a result behind a URL by the complete one next to it, if there is one; repeats what was interrupted."""
     new = _new(target)
-    names = _names_below(new)
-    last = [name for name in LAST_FILES if name in names]
-    if not last or MARK in names:
+    last = [name for name in LAST_FILES if file_exists(new / name)]
+    if not last or MARK in (names := _names_below(new)):
         return
     kept = {*names, *(json.loads(read_bytes(new / KEPT)) if KEPT in names else ())}
     _remove_last_files(target)
