@@ -169,7 +169,9 @@ class InferSettings(Settings):
     def _check_anchor_words(self) -> None:
         given: Any = self.anchor_words
         if isinstance(given, str | Mapping) or not all(map(_are_words, given)):
-            raise InputError(f"{option.anchor_words} is {given!r}; list a word, or a list of words, for each topic")
+            raise InputError(
+                f"{option.anchor_words} is {given!r}; list a word, or a list of words, for each topic"
+            )
         object.__setattr__(self, "anchor_words", self.anchor_groups)
         words = [word for group in self.anchor_groups for word in group]
         if not all(self.anchor_words):
