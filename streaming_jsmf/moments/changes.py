@@ -44,8 +44,6 @@ logger = logging.getLogger(__name__)
 class Changes:
     """Changes to a store: removals and additions in one step, then the merges in order, then the third moment.
 
-    Attributes
-    ----------
     remove : Paths of corpora, names or hashes of shards.
     add : Paths or URLs of corpora with the same words.
     merge : Paths of moments stores.
@@ -108,10 +106,7 @@ def _holds(store: Moments, changes: Changes) -> bool:
 
 
 def require_changeable(
-    found: Moments,
-    corpus: str | Path | Corpus,
-    settings: ScanSettings | None,
-    changes: Changes,
+    found: Moments, corpus: str | Path | Corpus, settings: ScanSettings | None, changes: Changes
 ) -> None:
     """Refuse to change a store with other settings or corpora, for example after a mistyped path."""
     # The third moment does not have to match: it is added on request, and never removed.

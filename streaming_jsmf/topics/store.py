@@ -47,20 +47,17 @@ from streaming_jsmf.storage.paths import (
 )
 from streaming_jsmf.storage.replace import remove_store, store_written
 from streaming_jsmf.storage.results import Found, Wanted, utc_now
-from streaming_jsmf.topics.variables import MODEL_VARIABLES, STOD_VARIABLES
+from streaming_jsmf.topics.parameters import MODEL_VARIABLES, STOD_VARIABLES
 
 if TYPE_CHECKING:
     # Importing xarray takes a fifth of the start-up time, and only two functions need it.
     import xarray as xr
 
 KIND, FORMAT_VERSION = "streaming_jsmf.model", 2
-
 #: Group of a model that contains the edits of its topics.
 EDITS = "edits"
-
 #: File with the result of ``choose_k`` in a directory of models of several K.
 COMPARISON = "choose-k.json"
-
 #: A model as passed by users: its path or URL, the result of ``open_model`` or ``fit``, or a fitted estimator.
 AnyModel: TypeAlias = "AnyPath | UPath | xr.Dataset"
 
