@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from streaming_jsmf.corpus.vocabulary import WordCounts
 from streaming_jsmf.corpus.write import Origin, finish_directory
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.fingerprint import fingerprint
-from streaming_jsmf.ingestion.files import FILES_NAME, NUMBERED, Grown, of_paths
+from streaming_jsmf.ingestion.files import FILES_NAME, Grown, of_paths
 from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.ingest import run_ingest
 from streaming_jsmf.ingestion.job import Ingest
@@ -40,6 +41,7 @@ from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.csr import count_columns
 from streaming_jsmf.storage.lock import recover, sole_writer, work_place
+from streaming_jsmf.storage.paths import StorePath, exists, make_directory
 from streaming_jsmf.storage.replace import file_written, put_files, remove_store, store_written
 from streaming_jsmf.storage.tables import read_table, write_table
 
@@ -71,18 +73,17 @@ class _Known:
     files: Any
 
     @classmethod
-    def at(cls, place: Path) -> _Known:
-        corpus, path = open_corpus(place), place / FILES_NAME
-        if not path.exists():
+    def at(cls, place: StorePath) -> _Known:
+        corpus, path = open_corpus(str(place)), place / FILES_NAME
+        if not exists(path):
             raise InputError(
                 f"{place}: does not record the files that it was made of, so it cannot grow; make it again with fit"
             )
-        return cls(corpus, read_manifest(place), read_table(path))
+        return cls(corpus, read_manifest(str(place)), read_table(path))
 
     @property
     def grown(self) -> Grown:
-        numbered = (self.files.schema.metadata or {}).get(NUMBERED) == b"True"
-        return Grown(int(self.manifest.settings["documents_read"] or 0), numbered)
+        return Grown.of(self.files, int(self.manifest.settings["documents_read"] or 0))
 
     def schema(self) -> Any:
         path = self.corpus.shard_path(self.corpus.shards[0])
@@ -113,7 +114,7 @@ class _Known:
 
 def grow_corpus(
     source: Any,
-    place: Path,
+    place: StorePath,
     reading: IngestRequest | None,
     execution: Execution,
     listener: Listener,
@@ -133,7 +134,7 @@ def grow_corpus(
     """
     recover(place)
     known, added = _Known.at(place), place.with_name(f"{place.name}.added")
-    with located(source) as location:
+    with located(source, added if execution.elsewhere else None) as location:
         request = _as_before(reading or IngestRequest(), known, location.path)
         planned, origin = plan_ingest(
             location, added, request, choose=lambda files: files.changed_since(files.followed(known.files))
@@ -156,23 +157,24 @@ def grow_corpus(
                 f"the source lacks {len(gone):,} files with {lost:,} of the {known.corpus.n_documents:,} documents; to "
                 f"remove them, give {option.vanished('remove')}"
             )
-        batch, read = None, _Read(planned.files.table((), numbered=known.grown.numbered))
+        change = _Growing(known, new, gone, None, planned.files.table((), numbered=True, kinds={}))
         if planned.units:
             try:
                 batch = _ingested(planned, origin, known, execution, listener)
-                read = _Read(batch.files, batch.manifest.dropped, batch.manifest.settings)
+                found = batch.manifest
+                change = _Growing(known, new, gone, batch, batch.files, found.dropped, found.settings)
             except NothingLeftError as empty:
-                read = replace(read, dropped=empty.dropped, settings=empty.settings)
+                change = replace(change, dropped=empty.dropped, read=empty.settings)
                 warn_of_losses(empty.dropped, 0, empty.settings.get("tokens_read"))
     with sole_writer(place):
-        made = _Growing(known, new, gone, batch, read).written(place, since)
+        made = change.written(place, since)
     _remove(added)
     return made
 
 
-def _remove(added: Path) -> None:
+def _remove(added: StorePath) -> None:
     """Remove the corpus of the added documents, and what an interrupted run has left of it."""
-    for path in filter(Path.exists, (added, work_place(added))):
+    for path in (added, work_place(added)):
         remove_store(path, ignore_errors=True)
 
 
@@ -215,71 +217,78 @@ def _ingested(
     before = {"documents_before": grown.documents_read}
     request, arguments = {**origin.request, **before}, {**planned.folder.arguments, **before}
     folder = replace(planned.folder, arguments=arguments, result=fingerprint(request))
-    planned = replace(planned, curation=replace(planned.curation, **rules), folder=folder, grows=grown)
+    kinds = {**planned.known_kinds, **grown.kinds}
+    curation = replace(planned.curation, **rules)
+    planned = replace(planned, curation=curation, folder=folder, grows=grown, known_kinds=kinds)
     origin, execution = replace(origin, request=request), execution.reporting_on("ingest")
-    return _Known.at(Path(run_ingest(planned, origin, execution, listener, overwrite=True).root))
-
-
-@dataclass(frozen=True)
-class _Read:
-    """What was read: the table of its files, what was dropped, and the settings that count it."""
-
-    files: Any
-    dropped: tuple[Dropped, ...] = ()
-    settings: Mapping[str, Json] = field(default_factory=dict)
+    run_ingest(planned, origin, execution, listener, overwrite=True)
+    return _Known.at(planned.folder.target)
 
 
 @dataclass(frozen=True)
 class _Growing:
-    """The change of a corpus: files that are ``new`` or changed, whose documents are ``batch``, and ``gone`` ones."""
+    """The change of a corpus: files that are ``new`` or changed, whose documents are ``batch``, and ``gone`` ones.
+
+    ``files`` is the table of those that were read, of whose documents some were ``dropped``; ``read`` counts them.
+    """
 
     known: _Known
     new: frozenset[str]
     gone: frozenset[str]
     batch: _Known | None
-    read: _Read
+    files: Any
+    dropped: Sequence[Dropped] = ()
+    read: Mapping[str, Json] = field(default_factory=dict)
 
-    def written(self, place: Path, since: str) -> Corpus:
+    def written(self, place: StorePath, since: str) -> Corpus:
         """Write the corpus that replaces the one at ``place``."""
         removed, replaced = self._removed()
-        starts = np.cumsum([0, *(shard.rows for shard in self.known.corpus.shards)])
+        corpus = self.known.corpus
+        starts = np.cumsum([0, *(shard.rows for shard in corpus.shards)])
         kept = np.split(~removed, starts[1:-1])
-        with store_written(place, overwrite=True) as made:
-            assert isinstance(made, Path), "a local corpus"
-            (made / DOCUMENTS).mkdir()
-            shards, counts = self._written_shards(made, kept)
+        staying = [shard.name for shard, rows in zip(corpus.shards, kept, strict=True) if rows.all()]
+        with (
+            store_written(place, overwrite=True, keep=staying) as made,
+            TemporaryDirectory(prefix=".shards-", dir=made if isinstance(made, Path) else None) as folder,
+        ):
+            shards, counts = self._written_shards(Path(folder), made, kept)
             if not shards:
                 raise InputError(f"{place}: no document would be left; remove the corpus instead")
             files = self._files(kept)
             write_table(made / FILES_NAME, files)
             origin = self._origin(int(removed.sum()), replaced, since, files)
-            forms = self.known.corpus.vocabulary().forms
+            forms = corpus.vocabulary().forms
             finish_directory(made, shards, counts, origin, None if forms is None else pa.array(forms))
-        return open_corpus(place)
+        return open_corpus(str(place))
 
     def _removed(self) -> tuple[NDArray[np.bool_], int]:
         """Mask of the removed documents of the corpus, and the number of those that others of the same id replace."""
         paths, sizes = (self.known.files.column(name) for name in ("path", "documents"))
         leaving = pc.is_in(paths, value_set=pa.array(sorted(self.new | self.gone), pa.string()))
         removed = np.repeat(np.asarray(leaving), np.asarray(sizes))
-        if self.batch is None or self.known.grown.numbered:
+        numbered = self.batch is None or self.batch.grown.numbered
+        if self.batch is None or (self.known.grown.numbered and numbered):
             return removed, 0
         before = self.known.ids()
         ids = _as_type(self.batch.ids(), before.type, "ids")
         replaced = np.asarray(pc.is_in(before, value_set=ids.combine_chunks()))
+        if self.known.grown.numbered or (numbered and replaced.any()):
+            wrong = "no ids, and others have their numbers" if numbered else "ids, and others are numbered"
+            raise InputError(f"added documents have {wrong}; use {option.id} as for fit, or fit again")
         return removed | replaced, int(replaced.sum())
 
     def _written_shards(
-        self, made: Path, kept: Sequence[NDArray[np.bool_]]
+        self, folder: Path, made: StorePath, kept: Sequence[NDArray[np.bool_]]
     ) -> tuple[list[ShardEntry], WordCounts]:
-        """Link the shards that stay and write the others; return them, and the counts of the words."""
+        """Write the shards that do not stay, in a local folder first; return all, and the counts of the words."""
         corpus, words = self.known.corpus, self.known.corpus.vocabulary()
         entries = {entry.name: entry for entry in self.known.manifest.shards}
         per_shard = self.known.manifest.request.get("tokens_per_shard") or ShardLimits.tokens_per_shard
-        writer = ShardWriter(made, corpus.n_words, ShardLimits(per_shard))
+        writer = ShardWriter(folder, corpus.n_words, ShardLimits(per_shard))
         frequency, tokens = words.document_frequency.copy(), words.term_count.copy()
         lost = np.zeros_like(frequency), np.zeros_like(tokens)
         staying = [shard for shard, rows in zip(corpus.shards, kept, strict=True) if rows.all()]
+        make_directory(made / DOCUMENTS)
         try:
             for shard, rows in zip(corpus.shards, kept, strict=True):
                 for documents in () if rows.all() else self.known.documents(shard):
@@ -295,12 +304,11 @@ class _Growing:
             written = writer.close()
         finally:
             writer.abort()
-        put_files([(Path(corpus.shard_path(shard)), made / shard.name) for shard in staying])
         found = [entries[shard.name].model_copy(update={"name": Path(shard.name).name}) for shard in staying]
         first = 1 + max(int(Path(name).stem.rpartition("-")[2]) for name in entries)
         for number, entry in enumerate(written, first):
             name = f"part-{number:05d}.parquet"
-            (made / entry.name).rename(made / DOCUMENTS / name)
+            put_files([(folder / entry.name, made / DOCUMENTS / name)])
             found.append(entry.model_copy(update={"name": name}))
         if self.batch:
             added = self.batch.corpus.vocabulary()
@@ -321,7 +329,7 @@ class _Growing:
         empty = of_paths(
             table.filter(pc.equal(table.column("documents"), 0)), self.new | self.gone, without=True
         )
-        added = of_paths(self.read.files, self.new)
+        added = of_paths(self.files, self.new)
         return pa.concat_tables([runs, empty, added]).replace_schema_metadata(table.schema.metadata)
 
     def _origin(self, removed: int, replaced: int, since: str, files: Any) -> Origin:
@@ -336,13 +344,12 @@ class _Growing:
             documents_changed=replaced,
             documents_removed=removed - replaced,
         )
-        dropped = [*manifest.dropped, *self.read.dropped]
+        dropped = [*manifest.dropped, *self.dropped]
         if settings.get(SINCE) != since or since == self.known.corpus.fingerprint:
             settings |= {**dict.fromkeys(CHANGES, 0), SINCE: since, NEW_WORDS: ""}
-        read = self.read.settings
-        settings |= {key: as_number(_number(read, key) + _number(settings, key)) for key in _READ}
-        settings |= {NEW_WORDS: read.get(NEW_WORDS, settings.get(NEW_WORDS))}
-        changes[NEW_TOKENS] += int(_number(read, NEW_TOKENS))
+        settings |= {key: as_number(_number(self.read, key) + _number(settings, key)) for key in _READ}
+        settings |= {NEW_WORDS: self.read.get(NEW_WORDS, settings.get(NEW_WORDS))}
+        changes[NEW_TOKENS] += int(_number(self.read, NEW_TOKENS))
         if self.batch:
             changes["documents_added"] += self.batch.manifest.totals.documents
             changes["tokens_added"] += int(self.batch.manifest.totals.tokens)
