@@ -198,13 +198,6 @@ def follow_corpus(
         raise InputError(
             f"{corpus.root} has other words than {path}; fit a model of it, or ingest it with these words"
         )
-    shards = {sha256 for entry in store.manifest.corpora for sha256 in entry.shards.values()}
-    if corpus.location not in store.manifest.paths and shards.isdisjoint(
-        each.sha256 for each in corpus.shards
-    ):
-        raise InputError(
-            f"{path}: was made of {', '.join(store.manifest.paths)}, not of {corpus.location}; give that"
-        )
     if following(store.manifest, corpus) == store.manifest and store.is_complete():
         return store
     with sole_writer(path), execution.executor(listener, target=path, sources=corpus.first_files) as executor:

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import zarr
@@ -158,14 +159,26 @@ def model_names(path: StorePath) -> list[str]:
     return sorted(names, key=lambda name: (len(name), name))
 
 
+def _linked(model: StorePath) -> StorePath:
+    return model.resolve() if isinstance(model, Path) and model.is_symlink() else model
+
+
 def beside(model: StorePath, kind: str) -> StorePath:
-    """Default path of the ``moments`` or the ``corpus`` of a model."""
+    """Default path of the ``moments`` or the ``corpus`` of a model, of which there is one for all links to it."""
+    model = _linked(model)
     return model.with_name(f"{model.name}.{kind}")
+
+
+def fitted_path(model: StorePath) -> StorePath:
+    """The path that ``fit`` was given: for one of several K, that of the directory of all."""
+    model = _linked(model)
+    several = model.name.startswith("k=") and exists(beside(model.parent, "corpus") / MANIFEST_NAME)
+    return model.parent if several else model
 
 
 def corpus_beside(model: StorePath) -> Corpus | None:
     """The corpus that ``fit`` made next to a model; None if it does not exist."""
-    place = beside(model, "corpus")
+    place = beside(fitted_path(model), "corpus")
     return open_corpus(str(place)) if exists(place / MANIFEST_NAME) else None
 
 
