@@ -118,9 +118,9 @@ class ProductStage(SumStage):
         return PartialResult({self.name: _product(store, folded, basis)})
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """Peak bytes of a panel when it is folded: two sums, and a product in float32."""
+        """Peak bytes of a panel when it is folded: two sums."""
         widest = next(column_panels(n_words, min(self.width(settings), n_words)))
-        return 20 * n_words * int(widest.stop)
+        return 16 * n_words * int(widest.stop)
 
 
 class ProjectionStage(ProductStage):
