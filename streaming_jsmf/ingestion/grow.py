@@ -211,9 +211,8 @@ def _ingested(
 ) -> _Known:
     """The corpus of the new and changed files."""
     grown = known.grown
-    rules: dict[str, Any] = {
-        key: known.manifest.settings[key] for key in _RULES if key in known.manifest.settings
-    }
+    settings = known.manifest.settings
+    rules: dict[str, Any] = {key: settings[key] for key in _RULES if key in settings}
     before = {"documents_before": grown.documents_read}
     request, arguments = {**origin.request, **before}, {**planned.folder.arguments, **before}
     folder = replace(planned.folder, arguments=arguments, result=fingerprint(request))
@@ -263,9 +262,9 @@ class _Growing:
 
     def _removed(self) -> tuple[NDArray[np.bool_], int]:
         """Mask of the removed documents of the corpus, and the number of those that others of the same id replace."""
-        paths, sizes = (self.known.files.column(name) for name in ("path", "documents"))
-        leaving = pc.is_in(paths, value_set=pa.array(sorted(self.new | self.gone), pa.string()))
-        removed = np.repeat(np.asarray(leaving), np.asarray(sizes))
+        files = self.known.files
+        leaving = pc.is_in(files["path"], value_set=pa.array(sorted(self.new | self.gone), pa.string()))
+        removed = np.repeat(np.asarray(leaving), np.asarray(files["documents"]))
         numbered = self.batch is None or self.batch.grown.numbered
         if self.batch is None or (self.known.grown.numbered and numbered):
             return removed, 0
@@ -311,8 +310,8 @@ class _Growing:
             put_files([(folder / entry.name, made / DOCUMENTS / name)])
             found.append(entry.model_copy(update={"name": name}))
         if self.batch:
-            added = self.batch.corpus.vocabulary()
-            frequency, tokens = frequency + added.document_frequency, tokens + added.term_count
+            new = self.batch.corpus.vocabulary()
+            frequency, tokens = frequency + new.document_frequency, tokens + new.term_count
         return found, WordCounts(pa.array(words.words, pa.string()), frequency - lost[0], tokens - lost[1])
 
     def _files(self, kept: Sequence[NDArray[np.bool_]]) -> Any:
@@ -326,9 +325,8 @@ class _Growing:
         starts = np.flatnonzero(np.diff(rows, prepend=-1))
         runs = table.take(pa.array(rows[starts])).drop_columns("documents")
         runs = runs.append_column("documents", pa.array(np.diff(np.append(starts, rows.size)), pa.int64()))
-        empty = of_paths(
-            table.filter(pc.equal(table.column("documents"), 0)), self.new | self.gone, without=True
-        )
+        without = table.filter(pc.equal(table.column("documents"), 0))
+        empty = of_paths(without, self.new | self.gone, without=True)
         added = of_paths(self.files, self.new)
         return pa.concat_tables([runs, empty, added]).replace_schema_metadata(table.schema.metadata)
 
@@ -354,9 +352,8 @@ class _Growing:
             changes["documents_added"] += self.batch.manifest.totals.documents
             changes["tokens_added"] += int(self.batch.manifest.totals.tokens)
         if removed:
-            dropped.append(
-                Dropped(step="removed", reason="removed with their files, or replaced", documents=removed)
-            )
+            why = "removed with their files, or replaced"
+            dropped.append(Dropped(step="removed", reason=why, documents=removed))
         settings |= {key: as_number(_number(settings, key) + changes[key]) for key in CHANGES}
         request = {**manifest.request, "grown": fingerprint({"files": files.to_pydict()})}
         return Origin(_added_up(dropped), manifest.attribution, manifest.source, settings, request)
