@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines import (
-    equal_time,
     example_topics,
     lr_jsmf_fig3,
     lr_jsmf_table1,
     one_pass,
+    quality,
     softclique,
     stod_fig1,
     stod_tables,
@@ -53,7 +53,7 @@ MAKERS: dict[str, Callable[[Rows], str]] = {
     **dict.fromkeys(("table1", "items_topics"), lr_jsmf_table1.table),
     **dict.fromkeys(("stod_table3_kos", "stod_table3_nips"), example_topics.table),
     "one_pass": one_pass.table,
-    "equal_time": equal_time.table,
+    "quality": quality.tables,
 }
 
 

@@ -1,0 +1,471 @@
+"""Quality of polished topics, of other schedules of polish and of Gibbs sampling, against CPU seconds.
+
+    python -m pipelines.quality OUT --corpus kos=KOS --corpus news=NEWS [--topics 20,50] [--seeds 5] [--processes 8]
+
+Seed s holds out every fifth document, beginning with document 4 - s, and determines scan, samples and chains. All
+methods but Gibbs sampling start from the spectral topics (scan and inference with the defaults of `infer`):
+
+- *polished*: `polish` with several numbers of steps; 10 is the default, and 0 the spectral topics;
+- *plain*, *relaxed*, *drawn*: the same with CVB0 alone, CVB0 with every other step over-relaxed, and draws of topics
+  for any number of documents. The default of `polish` is drawn from 10,000 documents on, and relaxed below;
+- *sequential*, *annealed*: sweeps of Gibbs sampling token by token after 10 steps of polish, and two steps of CVB0 at
+  the end; annealed sweeps begin with a temperature above 1;
+- *Gibbs*: tomotopy, sweeps of one chain.
+
+NAME=SOURCE@8 uses one of every eight documents. Measures: perplexity of held-out documents by completion (the same
+halves for all) with shares by CVB0 and by Gibbs sampling, NPMI of the 10 top words in fitted and held-out documents,
+the share of distinct words, and seconds of one thread.
+
+Each of the --processes runs a cell (a corpus, K, a seed, and a method or all those with the spectral start) at a time,
+in the order of seeds, and stores its rows in OUT/cells once it is finished. After --minutes no cell is started. An
+interrupted command continues; --only-kept writes the tables of what is there. OUT gets quality.parquet, quality.md and
+quality.svg.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import re
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from functools import cache, partial
+from itertools import islice, product
+from pathlib import Path
+
+import click
+import numpy as np
+from scipy import sparse
+from threadpoolctl import threadpool_limits
+
+from pipelines.common import options, peers, pictures
+from pipelines.common.bags import read_counts, write_corpus
+from pipelines.common.chains import CHECKPOINTS
+from pipelines.common.data import NIPS, prepared
+from pipelines.common.held_out import Split, scores_of
+from pipelines.common.results import Arrays, Results, Row, publish
+from pipelines.common.sequential import sampled_perplexity, sweeps
+from pipelines.common.tables import markdown, number, spread
+from streaming_jsmf import InferSettings, PolishSettings, ScanSettings, infer, polish, scan
+from streaming_jsmf.corpus import Corpus
+from streaming_jsmf.inference.perplexity import Completer
+from streaming_jsmf.inference.polish import (
+    DRAWN_DOCUMENTS,
+    SAMPLE_DRAW,
+    document_draws,
+    document_keys,
+    first_topics,
+    in_sample,
+    log_lengths,
+    longest_document,
+    next_topics,
+    over_relaxed,
+    plan_steps,
+    step_sums,
+)
+from streaming_jsmf.inference.words import prominent_words
+from streaming_jsmf.topics.parameters import prior_of
+from streaming_jsmf.topics.store import Model
+
+#: Method -> numbers of steps or sweeps.
+STEPS: dict[str, tuple[int, ...]] = {
+    "polished": (0, 2, 5, 10, 20, 30),
+    "plain": (10, 20, 30),
+    "relaxed": (10, 30),
+    "drawn": (10, 30),
+    "sequential": (60, 200),
+    "annealed": (60, 200),
+    "Gibbs": CHECKPOINTS,
+}
+
+#: The methods of --quick.
+QUICK = ("polished", "plain", "annealed")
+
+#: Annealing: highest temperature, and share of the sweeps after which it is 1.
+HOTTEST, COOLING = 1.5, 0.5
+
+#: Steps after which sweeps begin, and of CVB0 after them.
+BEFORE, AFTER = 10, 2
+
+#: Columns and their labels.
+METRICS = {
+    "perplexity": "perplexity, held out",
+    "sampled_perplexity": "the same, shares by Gibbs sampling",
+    "npmi": "NPMI",
+    "held_out_npmi": "NPMI, held out",
+    "distinct": "distinct top words",
+}
+
+#: Significant digits in tables.
+DIGITS = {name: 4 if "perplexity" in name else 3 for name in METRICS}
+
+#: Measures that are judged. Differences of perplexity below so many per cent are ties.
+SHORT = {
+    "perplexity": "perplexity",
+    "npmi": "NPMI",
+    "held_out_npmi": "held-out NPMI",
+    "distinct": "distinct words",
+}
+TIE = 0.7
+
+DEFAULT, LONGEST = ("polished", 10), ("Gibbs", 1000)
+
+LISTED = 10
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Methods for a corpus, or one of every ``part`` documents of it, K and a seed."""
+
+    corpus: str
+    path: str
+    fingerprint: str
+    part: int
+    K: int
+    seed: int
+    methods: tuple[str, ...]
+
+    def row_keys(self) -> list[Row]:
+        """The key of each row."""
+        base = {
+            name: value
+            for name, value in asdict(self).items()
+            if name in ("fingerprint", "part", "K", "seed")
+        }
+        return [{**base, "method": method, "steps": n} for method in self.methods for n in STEPS[method]]
+
+    def rows(self) -> list[Row]:
+        """Compute all rows, in one thread."""
+        split = Split.of(read_counts(Path(self.path))[:: self.part], self.seed)
+        found = self._chain(split) if "Gibbs" in self.methods else self._started(split)
+        return [{"seconds": float(arrays["seconds"]), **quality(split, arrays)} for arrays in found]
+
+    def _chain(self, split: Split) -> Iterator[Arrays]:
+        wanted = [key["steps"] for key in self.row_keys()]
+        for each in peers.gibbs(split.fitted, self.K, self.seed, wanted):
+            yield {"word_topic": each.word_topic, "prior": each.prior, "seconds": np.array(each.cpu_seconds)}
+
+    def _started(self, split: Split) -> Iterator[Arrays]:
+        """Arrays of the methods that begin with the spectral topics, in the order of ``row_keys``."""
+        load_compiled_code()
+        wanted = [key for key in self.row_keys() if key["method"] == "polished"]
+        with tempfile.TemporaryDirectory() as name:
+            write_corpus(Path(name) / "fitted", split.fitted)
+            steps = [key["steps"] for key in wanted]
+            found = dict(polished(Path(name) / "fitted", self.K, self.seed, Path(name), steps))
+        for key in self.row_keys():
+            method, steps = key["method"], key["steps"]
+            if method == "polished":
+                yield found[steps]
+            elif method in ("sequential", "annealed"):
+                yield swept(split.fitted, found[BEFORE], self.seed, steps, hot=method == "annealed")
+            else:
+                yield scheduled(split.fitted, found[0], self.seed, method, steps)
+
+
+def polished(
+    corpus: Path, n_topics: int, seed: int, folder: Path, steps: Sequence[int]
+) -> Iterator[tuple[int, Arrays]]:
+    """Topics, prior and seconds of scan, inference and steps, for each number of steps; 0: the spectral topics."""
+    started = time.process_time()
+    moments = scan(
+        corpus, folder / "moments", ScanSettings(max_topics=n_topics, seed=seed), options.ONE_THREAD
+    )
+    start = infer(moments, folder / "start", InferSettings(n_topics), workers=1)
+    spectral = time.process_time() - started
+    for n in steps:
+        started = time.process_time()
+        wanted = PolishSettings(steps=max(n, 1), seed=seed)
+        where = folder / "start", corpus, folder / str(n)
+        model = polish(*where, wanted, execution=options.ONE_THREAD) if n else start
+        yield n, _arrays(model, spectral + time.process_time() - started)
+
+
+def _arrays(model: Model, seconds: float) -> Arrays:
+    topics = np.asarray(model.arrays["word_topic"], np.float64)
+    return {"word_topic": topics, "prior": prior_of(model), "seconds": np.array(seconds)}
+
+
+@cache
+def load_compiled_code() -> None:
+    """Fit few documents, so that the seconds of the first model do not include it."""
+    counts = sparse.csr_array(np.random.default_rng(0).poisson(0.5, (300, 60)).astype(np.int32))
+    with tempfile.TemporaryDirectory() as name:
+        write_corpus(Path(name) / "few", counts)
+        found = dict(polished(Path(name) / "few", 3, 0, Path(name), [0, BEFORE]))
+    for method in ("plain", "drawn"):
+        scheduled(counts, found[0], 0, method, 3)
+    swept(counts, found[BEFORE], 0, 2, hot=False)
+
+
+def scheduled(counts: sparse.csr_array, start: Arrays, seed: int, method: str, steps: int) -> Arrays:
+    """The steps of ``polish`` in memory, in one thread: plain, relaxed or drawn."""
+    started = time.process_time()
+    common = np.asarray(counts.sum(axis=0), np.float64).ravel()
+    topics, longest = (
+        first_topics(start["word_topic"], common / common.sum()),
+        longest_document(*log_lengths(counts)),
+    )
+    draws = document_draws("quality", counts.shape[0], SAMPLE_DRAW, seed)
+    planned = plan_steps(counts.nnz, DRAWN_DOCUMENTS if method == "drawn" else 0, steps)
+    for n, step in enumerate(planned):
+        rows = np.flatnonzero(in_sample(draws, n, step.share))
+        used = counts if step.share == 1 else counts[rows]
+        keys = document_keys(draws[rows], n) if step.drawn else None
+        sums = step_sums(
+            used, topics, start["prior"], rounds=step.rounds, longest=longest, keys=keys, threads=1
+        )
+        before, topics = topics, next_topics(sums.tokens, last=n + 1 == len(planned))
+        if step.relaxed and method != "plain":
+            topics = over_relaxed(topics, before)
+    seconds = start["seconds"] + time.process_time() - started
+    return {**start, "word_topic": topics, "seconds": seconds}
+
+
+def swept(counts: sparse.csr_array, start: Arrays, seed: int, n_sweeps: int, *, hot: bool) -> Arrays:
+    """Sweeps of Gibbs sampling from given topics, and steps of CVB0 after them."""
+    started = time.process_time()
+    cooling = max(1, int(COOLING * n_sweeps))
+    heat = np.maximum(0, 1 - np.arange(n_sweeps) / cooling) if hot else np.zeros(n_sweeps)
+    temperatures = (1 + (HOTTEST - 1) * heat).tolist()
+    [tokens] = deque(sweeps(counts, start["word_topic"], start["prior"], temperatures, seed), maxlen=1)
+    topics, longest = next_topics(tokens), longest_document(*log_lengths(counts))
+    for n in range(AFTER):
+        sums = step_sums(counts, topics, start["prior"], longest=longest, threads=1)
+        topics = next_topics(sums.tokens, last=n + 1 == AFTER)
+    seconds = start["seconds"] + time.process_time() - started
+    return {**start, "word_topic": topics, "seconds": seconds}
+
+
+def quality(split: Split, found: Arrays) -> Row:
+    """Both perplexities, both NPMI and distinct words."""
+    counted = np.asarray(split.fitted.sum(axis=0), np.float64).ravel()
+    completer = Completer.of(found["word_topic"], found["prior"], counted)
+    return {
+        "perplexity": completer.complete(split.held_out, threads=1).perplexity,
+        "sampled_perplexity": sampled_perplexity(completer, split.held_out),
+        **scores_of(split, prominent_words(found["word_topic"], LISTED)),
+    }
+
+
+def computed(cell: Cell) -> list[Row]:
+    """The rows of a cell, in a process of its own."""
+    with threadpool_limits(1):
+        return cell.rows()
+
+
+@cache
+def processor() -> str:
+    """Model of the processor, as far as the system tells it."""
+    path = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*: (.*)", path.read_text()) if path.exists() else None
+    return found[1] if found else "unknown"
+
+
+def compute(cells: Sequence[Cell], results: Results, processes: int, minutes: float) -> None:
+    """Compute and store the cells that are not stored; start none after ``minutes``."""
+    ends = time.monotonic() + 60 * minutes
+    left = iter([cell for cell in cells if not all(results.has_row(key) for key in cell.row_keys())])
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+        running = {pool.submit(computed, cell): cell for cell in islice(left, processes)}
+        while running:
+            done = next(as_completed(running))
+            cell = running.pop(done)
+            for key, row in zip(cell.row_keys(), done.result(), strict=True):
+                results.row(key, partial(dict, row, processor=processor()))
+            click.echo(
+                f"{cell.corpus}/{cell.part} K={cell.K} seed {cell.seed}: {','.join(cell.methods)}", err=True
+            )
+            if time.monotonic() < ends:
+                running |= {pool.submit(computed, cell): cell for cell in islice(left, 1)}
+
+
+def cells_of(
+    named: Sequence[str], folder: Path, words: int, topics: Sequence[int], seeds: int, methods: Sequence[str]
+) -> tuple[list[Cell], dict[str, Corpus]]:
+    """Cells in the order in which they are computed, by seed, and the corpora by name."""
+    corpora: dict[str, tuple[Corpus, int]] = {}
+    for each in named:
+        source, _, part = each.partition("@")
+        name, corpus = prepared(source, folder, words)
+        corpora[f"{name}/{part}" if part else name] = corpus, int(part or 1)
+    groups: list[tuple[str, ...]] = [("Gibbs",)] if "Gibbs" in methods else []
+    groups += [tuple(rest)] if (rest := [name for name in methods if name != "Gibbs"]) else []
+    cells = [
+        Cell(name, str(corpus.root), corpus.fingerprint, part, n_topics, seed, group)
+        for seed, (name, (corpus, part)), n_topics, group in product(
+            range(seeds), corpora.items(), topics, groups
+        )
+    ]
+    return cells, {name: corpus for name, (corpus, _) in corpora.items()}
+
+
+def rows_of(cells: Sequence[Cell], results: Results) -> Iterator[Row]:
+    """The stored rows."""
+    for cell in cells:
+        for key in filter(results.has_row, cell.row_keys()):
+            shown = {"corpus": cell.corpus, **{name: key[name] for name in ("K", "method", "steps", "seed")}}
+            yield shown | results.row(key, dict)
+
+
+def tables(rows: Sequence[Row]) -> str:
+    """The default against 1,000 sweeps of Gibbs sampling and against other schedules, then all means."""
+    schedules = [(method, 10) for method in ("plain", "relaxed", "drawn")] + [("polished", 30)]
+    swept = [(method, n) for method in ("sequential", "annealed") for n in STEPS[method]]
+    parts = [
+        mean_table(rows, [DEFAULT, LONGEST]),
+        difference_table(rows, [LONGEST]),
+        difference_table(rows, schedules),
+        difference_table(rows, swept),
+        mean_table(rows, []),
+    ]
+    return "\n\n".join(parts)
+
+
+Groups = dict[tuple[str, int, str, int], dict[int, Row]]
+
+
+def _groups(rows: Sequence[Row]) -> Groups:
+    """Rows by corpus, K, method and steps, and by seed."""
+    groups: Groups = {}
+    for row in rows:
+        groups.setdefault((row["corpus"], row["K"], row["method"], row["steps"]), {})[row["seed"]] = row
+    return groups
+
+
+def mean_table(rows: Sequence[Row], chosen: Sequence[tuple[str, int]]) -> str:
+    """A line per corpus, K, method and steps or sweeps, of all or the ``chosen``: means and deviations over seeds."""
+    lines = [
+        [
+            *group,
+            len(several),
+            *(spread([row[name] for row in several.values()], DIGITS[name]) for name in METRICS),
+            number(float(np.mean([row["seconds"] for row in several.values()])), 2),
+        ]
+        for group, several in _groups(rows).items()
+        if not chosen or group[2:] in chosen
+    ]
+    header = ["corpus", "K", "method", "steps or sweeps", "seeds", *METRICS.values(), "CPU s"]
+    return markdown(header, lines, text=3)
+
+
+def difference_table(rows: Sequence[Row], chosen: Sequence[tuple[str, int]]) -> str:
+    """The default minus each chosen method, seed by seed: means, deviations, and which of them is better.
+
+    Perplexities differ in per cent. A difference is a tie if it is within its deviation, or below ``TIE`` per cent of
+    perplexity by one of the two ways to compute shares.
+    """
+    groups, lines = _groups(rows), []
+    for (corpus, n_topics, *which), several in groups.items():
+        if (method := tuple(which)) not in chosen:
+            continue
+        own = groups.get((corpus, n_topics, *DEFAULT), {})
+        pairs = [(own[seed], row) for seed, row in several.items() if seed in own]
+        found = {name: [_difference(name, ours, theirs) for ours, theirs in pairs] for name in METRICS}
+        lines.append(
+            [
+                corpus,
+                n_topics,
+                *method,
+                len(pairs),
+                *(_shown(found[name]) for name in METRICS),
+                *_verdicts(found),
+            ]
+        )
+    labels = [f"{label}, %" if "perplexity" in name else label for name, label in METRICS.items()]
+    header = ["corpus", "K", "minus", "steps or sweeps", "seeds", *labels, "better: default", "tie", "other"]
+    return markdown(header, lines, text=3)
+
+
+def _difference(name: str, ours: Row, theirs: Row) -> float:
+    per_cent = 100 / theirs[name] if "perplexity" in name else 1.0
+    return float(ours[name] - theirs[name]) * per_cent
+
+
+def _shown(values: Sequence[float]) -> str:
+    places = 1 if max(map(abs, values), default=0) > 0.5 else 3
+    return f"{np.mean(values):+.{places}f}" + (
+        f" ± {np.std(values, ddof=1):.{places}f}" if len(values) > 1 else ""
+    )
+
+
+def _verdicts(found: dict[str, list[float]]) -> list[str]:
+    """Measures in which the default is better, those that are ties, and those in which the other method is better."""
+    better: dict[int, list[str]] = {1: [], 0: [], -1: []}
+    for name, short in SHORT.items():
+        mean, deviation = np.mean(found[name]), np.std(found[name], ddof=1) if len(found[name]) > 1 else 0.0
+        sign = int(np.sign(mean)) if abs(mean) > deviation else 0
+        if name == "perplexity":
+            sampled = np.mean(found["sampled_perplexity"])
+            sign = -sign if min(abs(mean), abs(sampled)) >= TIE and np.sign(mean) == np.sign(sampled) else 0
+        better[sign].append(short)
+    return [", ".join(names) or "-" for names in better.values()]
+
+
+def draw(rows: Sequence[Row], path: Path) -> None:
+    """A line of panels per corpus and K, a column per measure, mean quality against mean seconds."""
+    cells = list(dict.fromkeys((row["corpus"], row["K"]) for row in rows))
+    figure, axes = pictures.panels(len(cells), len(METRICS))
+    for cell, line in zip(cells, axes, strict=True):
+        own = [row for row in rows if (row["corpus"], row["K"]) == cell]
+        for (column, label), panel in zip(METRICS.items(), line, strict=True):
+            for method in dict.fromkeys(row["method"] for row in own):
+                points: dict[float, list[float | None]] = {}
+                for steps in STEPS[method]:
+                    if there := [row for row in own if (row["method"], row["steps"]) == (method, steps)]:
+                        points[float(np.mean([row["seconds"] for row in there]))] = [
+                            row[column] for row in there
+                        ]
+                pictures.curve(panel, method, points)
+            panel.set(xscale="log")
+            panel.set_title(f"{cell[0]}, K = {cell[1]}: {label}", fontsize=8)
+    for panel in axes[-1]:
+        panel.set_xlabel("processor seconds")
+    pictures.legend(figure)
+    pictures.save(figure, path)
+
+
+@click.command(help=__doc__)
+@options.OUT
+@options.corpora(words=10_000)
+@options.several("topics", [20, 50])
+@options.SEEDS
+@options.several("methods", STEPS)
+@click.option(
+    "--processes", default=1, show_default=True, help="Number of cells that are computed at a time."
+)
+@click.option("--minutes", default=1e9, help="Start no cell after this time.")
+@click.option(
+    "--picture/--no-picture", default=True, show_default=True, help="Draw the figure (requires matplotlib)."
+)
+@options.quick("300 words of the shipped corpus, without Gibbs sampling")
+@options.ONLY_KEPT
+def main(
+    out: Path, corpora: tuple[str, ...], words: int, topics: list[int], seeds: int, methods: list[str],
+    processes: int, minutes: float, picture: bool, quick: bool, only_kept: bool,
+) -> None:  # fmt: skip
+    if quick:
+        corpora, words, topics, seeds, methods = (
+            (f"nips={NIPS}",),
+            300,
+            [5],
+            2,
+            ["polished", "plain", "annealed"],
+        )
+    if unknown := {*methods} - STEPS.keys():
+        raise click.UsageError(f"unknown methods {', '.join(unknown)}; there are {', '.join(STEPS)}")
+    results = Results(out / "cells")
+    cells, used = cells_of(corpora, out / "corpora", words, topics, seeds, methods)
+    if not only_kept:
+        compute(cells, results, processes, minutes)
+    rows = [*rows_of(cells, results)]
+    publish(out, "quality", rows, tables(rows), used)
+    if picture:
+        draw(rows, out / "quality.svg")
+
+
+if __name__ == "__main__":
+    main()
