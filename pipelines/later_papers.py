@@ -89,9 +89,9 @@ def kullback_leibler(rows: Floats, corners: Floats, penalty: float = 0.0) -> Flo
     x, q = rows.astype(np.float32), np.maximum(corners, 1e-12).astype(np.float32)
     c = np.full((len(x), len(q)), 1 / len(q), np.float32)
     for _ in range(ITERATIONS):
-        pull = (x / (c @ q)) @ q.T
+        pull = (x / np.maximum(c @ q, 1e-20)) @ q.T
         c *= pull / np.maximum(1 - 2 * penalty * (c**2).sum(axis=1, keepdims=True) + 2 * penalty * c, 1e-6)
-        c /= c.sum(axis=1, keepdims=True)
+        c /= np.maximum(c.sum(axis=1, keepdims=True), 1e-20)
     return c.astype(np.float64)
 
 

@@ -151,11 +151,10 @@ class Cell:
     def _started(self, split: Split) -> Iterator[Arrays]:
         """Arrays of the methods that begin with the spectral topics, in the order of ``row_keys``."""
         load_compiled_code()
-        wanted = [key for key in self.row_keys() if key["method"] == "polished"]
+        wanted = {key["steps"] for key in self.row_keys() if key["method"] == "polished"} | {0, BEFORE}
         with tempfile.TemporaryDirectory() as name:
             write_corpus(Path(name) / "fitted", split.fitted)
-            steps = [key["steps"] for key in wanted]
-            found = dict(polished(Path(name) / "fitted", self.K, self.seed, Path(name), steps))
+            found = dict(polished(Path(name) / "fitted", self.K, self.seed, Path(name), sorted(wanted)))
         for key in self.row_keys():
             method, steps = key["method"], key["steps"]
             if method == "polished":
@@ -320,6 +319,7 @@ def tables(rows: Sequence[Row]) -> str:
         difference_table(rows, [LONGEST]),
         difference_table(rows, schedules),
         difference_table(rows, swept),
+        mean_table(rows, [("polished", n) for n in (0, 2, 10, 30)] + [("Gibbs", n) for n in (50, 200, 1000)] + swept),
         mean_table(rows, []),
     ]
     return "\n\n".join(parts)
@@ -371,7 +371,7 @@ def difference_table(rows: Sequence[Row], chosen: Sequence[tuple[str, int]]) -> 
                 n_topics,
                 *method,
                 len(pairs),
-                *(_shown(found[name]) for name in METRICS),
+                *(_shown(found[name], 1 if "perplexity" in name else 3) for name in METRICS),
                 *_verdicts(found),
             ]
         )
@@ -385,11 +385,9 @@ def _difference(name: str, ours: Row, theirs: Row) -> float:
     return float(ours[name] - theirs[name]) * per_cent
 
 
-def _shown(values: Sequence[float]) -> str:
-    places = 1 if max(map(abs, values), default=0) > 0.5 else 3
-    return f"{np.mean(values):+.{places}f}" + (
-        f" ± {np.std(values, ddof=1):.{places}f}" if len(values) > 1 else ""
-    )
+def _shown(values: Sequence[float], places: int) -> str:
+    deviation = f" ± {np.std(values, ddof=1):.{places}f}" if len(values) > 1 else ""
+    return f"{np.mean(values):+.{places}f}{deviation}"
 
 
 def _verdicts(found: dict[str, list[float]]) -> list[str]:
