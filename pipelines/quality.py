@@ -319,7 +319,9 @@ def tables(rows: Sequence[Row]) -> str:
         difference_table(rows, [LONGEST]),
         difference_table(rows, schedules),
         difference_table(rows, swept),
-        mean_table(rows, [("polished", n) for n in (0, 2, 10, 30)] + [("Gibbs", n) for n in (50, 200, 1000)] + swept),
+        mean_table(
+            rows, [("polished", n) for n in (0, 2, 10, 30)] + [("Gibbs", n) for n in (50, 200, 1000)] + swept
+        ),
         mean_table(rows, []),
     ]
     return "\n\n".join(parts)

@@ -35,7 +35,7 @@ from pipelines.lr_jsmf_table1 import pairing
 from pipelines.stale_results import changed_groups
 from pipelines.stale_results import main as stale_results
 from streaming_jsmf import StodSettings, open_corpus
-from streaming_jsmf.evaluation.matching import recovery_error
+from streaming_jsmf.evaluation.topic_shape import recovery_error
 from streaming_jsmf.inference.perplexity import Completer, observed_half
 from tests import reference_stod
 from tests.corpora import planted, write_corpus
