@@ -39,7 +39,7 @@ from pipelines.common.data import NIPS, draw_documents, prepared
 from pipelines.common.held_out import Split
 from pipelines.common.results import Arrays, Results, Row, publish
 from pipelines.common.tables import markdown, spread
-from pipelines.quality import DIGITS, METRICS, polished, quality, scheduled
+from pipelines.quality import METRICS, difference, polished, quality, scheduled, shown
 from streaming_jsmf.inference.cvb0 import document_topics
 from streaming_jsmf.inference.words import prominent_words
 from streaming_jsmf.linalg.simplex import simplex_least_squares
@@ -304,23 +304,38 @@ def _shares(length: int, seed: int) -> Iterator[tuple[str, Floats, Floats]]:
 
 
 def tables(rows: Sequence[Row]) -> str:
-    """Tables of topics, numbers of topics and shares: means and standard deviations over seeds."""
-    parts = []
-    for kind, keys, columns in (
-        ("topics", ("corpus", "K", "method", "polished"), METRICS),
-        ("numbers", ("corpus", "bound"), {"found": "topics found"}),
-        ("shares", ("length", "method"), {"error": "L1 to the true shares"}),
-    ):
-        cells: dict[tuple[object, ...], list[Row]] = {}
-        for row in rows:
-            if row["table"] == kind:
-                cells.setdefault(tuple(row[key] for key in keys), []).append(row)
-        lines = [
-            [*cell, len(several), *(spread([row[c] for row in several], DIGITS.get(c, 3)) for c in columns)]
-            for cell, several in cells.items()
-        ]
-        parts.append(markdown([*keys, "seeds", *columns.values()], lines, text=3 if kind == "topics" else 1))
-    return "\n\n".join(parts)
+    """Differences of topics from the default, numbers of topics, and errors of shares, over seeds."""
+    cells: dict[tuple[object, ...], dict[int, Row]] = {}
+    for row in rows:
+        keys = [row[key] for key in KEYS[row["table"]]]
+        cells.setdefault((row["table"], *keys), {})[row["seed"]] = row
+    lines: dict[str, list[list[object]]] = {kind: [] for kind in KEYS}
+    for (kind, *keys), several in cells.items():
+        line = [*keys, len(several)]
+        if kind != "topics":
+            lines[str(kind)].append(
+                [*line, spread([row.get("found", row.get("error")) for row in several.values()])]
+            )
+        elif keys[2] != "default":
+            default = cells["topics", keys[0], keys[1], "default", keys[3]]
+            found = {name: [difference(name, several[s], default[s]) for s in several] for name in METRICS}
+            lines["topics"].append(
+                [*line, *(shown(found[name], 1 if "perplexity" in name else 3) for name in METRICS)]
+            )
+    heads = {
+        "topics": [f"{label}, %" if "perplexity" in name else label for name, label in METRICS.items()],
+        "numbers": ["topics found"],
+        "shares": ["L1 to the true shares"],
+    }
+    return "\n\n".join(markdown([*KEYS[kind], "seeds", *heads[kind]], lines[kind], text=4) for kind in KEYS)
+
+
+#: Table -> columns that identify a line.
+KEYS = {
+    "topics": ("corpus", "K", "method", "polished"),
+    "numbers": ("corpus", "bound"),
+    "shares": ("length", "method"),
+}
 
 
 @click.command(help=__doc__)

@@ -366,14 +366,14 @@ def difference_table(rows: Sequence[Row], chosen: Sequence[tuple[str, int]]) -> 
             continue
         own = groups.get((corpus, n_topics, *DEFAULT), {})
         pairs = [(own[seed], row) for seed, row in several.items() if seed in own]
-        found = {name: [_difference(name, ours, theirs) for ours, theirs in pairs] for name in METRICS}
+        found = {name: [difference(name, ours, theirs) for ours, theirs in pairs] for name in METRICS}
         lines.append(
             [
                 corpus,
                 n_topics,
                 *method,
                 len(pairs),
-                *(_shown(found[name], 1 if "perplexity" in name else 3) for name in METRICS),
+                *(shown(found[name], 1 if "perplexity" in name else 3) for name in METRICS),
                 *_verdicts(found),
             ]
         )
@@ -382,12 +382,14 @@ def difference_table(rows: Sequence[Row], chosen: Sequence[tuple[str, int]]) -> 
     return markdown(header, lines, text=3)
 
 
-def _difference(name: str, ours: Row, theirs: Row) -> float:
+def difference(name: str, ours: Row, theirs: Row) -> float:
+    """Of a measure, in per cent of a perplexity."""
     per_cent = 100 / theirs[name] if "perplexity" in name else 1.0
     return float(ours[name] - theirs[name]) * per_cent
 
 
-def _shown(values: Sequence[float], places: int) -> str:
+def shown(values: Sequence[float], places: int) -> str:
+    """Mean and standard deviation, with a sign."""
     deviation = f" ± {np.std(values, ddof=1):.{places}f}" if len(values) > 1 else ""
     return f"{np.mean(values):+.{places}f}{deviation}"
 

@@ -11,7 +11,9 @@ import pytest
 
 from pipelines import (
     example_topics,
+    later_papers,
     lr_jsmf_fig3,
+    lr_jsmf_fig4,
     lr_jsmf_table1,
     one_pass,
     quality,
@@ -54,6 +56,8 @@ MAKERS: dict[str, Callable[[Rows], str]] = {
     **dict.fromkeys(("stod_table3_kos", "stod_table3_nips"), example_topics.table),
     "one_pass": one_pass.table,
     "quality": quality.tables,
+    "later_papers": later_papers.tables,
+    "fig4_groups": lambda rows: lr_jsmf_fig4.group_table(rows, (4, 5)),
 }
 
 

@@ -384,6 +384,7 @@ SCRIPTS = {
     "tod_dense": ("tod_dense", "", 3),
     "softclique": ("softclique", ".svg", None),
     "quality": ("quality", ".svg", 2 * sum(len(quality.STEPS[name]) for name in quality.QUICK)),
+    "later_papers": ("later_papers", "", 2 * 8 + (2 + 1) * 5 + 2 * 6),
     "coherence_repetition": ("coherence_repetition", ".svg", 2 * (len(stod_fig2.METHODS) + 1 + 4)),
 }
 
