@@ -37,9 +37,10 @@ from pipelines.common import options
 from pipelines.common.bags import read_counts, write_corpus
 from pipelines.common.data import NIPS, draw_documents, prepared
 from pipelines.common.held_out import Split
+from pipelines.common.quality_tables import METRICS, difference, shown
 from pipelines.common.results import Arrays, Results, Row, publish
 from pipelines.common.tables import markdown, spread
-from pipelines.quality import METRICS, difference, polished, quality, scheduled, shown
+from pipelines.quality import polished, quality, scheduled
 from streaming_jsmf.inference.cvb0 import document_topics
 from streaming_jsmf.inference.words import prominent_words
 from streaming_jsmf.linalg.simplex import simplex_least_squares

@@ -16,12 +16,11 @@ from pipelines import (
     lr_jsmf_fig4,
     lr_jsmf_table1,
     one_pass,
-    quality,
     softclique,
     stod_fig1,
     stod_tables,
 )
-from pipelines.common import experiment
+from pipelines.common import experiment, quality_tables
 from pipelines.pages import PAGES, RESULTS, unknown_numbers, with_tables
 
 Rows = list[dict[str, Any]]
@@ -55,7 +54,7 @@ MAKERS: dict[str, Callable[[Rows], str]] = {
     **dict.fromkeys(("table1", "items_topics"), lr_jsmf_table1.table),
     **dict.fromkeys(("stod_table3_kos", "stod_table3_nips"), example_topics.table),
     "one_pass": one_pass.table,
-    "quality": quality.tables,
+    "quality": quality_tables.tables,
     "later_papers": later_papers.tables,
     "fig4_groups": lambda rows: lr_jsmf_fig4.group_table(rows, (4, 5)),
 }

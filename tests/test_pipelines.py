@@ -22,7 +22,7 @@ from scipy import sparse
 from scipy.io import loadmat, savemat
 
 from pipelines import authors_code, jsmf_2015, lr_jsmf_fig4, quality, softclique, stod_fig1, stod_fig2
-from pipelines.common import as_printed, data, peers, pictures, provenance, results, tables
+from pipelines.common import as_printed, data, peers, pictures, provenance, quality_tables, results, tables
 from pipelines.common.chains import chain
 from pipelines.common.matching import match_topics
 from pipelines.common.methods import Setup
@@ -383,7 +383,7 @@ SCRIPTS = {
     "stod_tables": ("stod_tables", ".svg", 2 * 3),
     "tod_dense": ("tod_dense", "", 3),
     "softclique": ("softclique", ".svg", None),
-    "quality": ("quality", ".svg", 2 * sum(len(quality.STEPS[name]) for name in quality.QUICK)),
+    "quality": ("quality", ".svg", 2 * sum(len(quality_tables.STEPS[name]) for name in quality.QUICK)),
     "later_papers": ("later_papers", "", 2 * 8 + (2 + 1) * 5 + 2 * 6),
     "coherence_repetition": ("coherence_repetition", ".svg", 2 * (len(stod_fig2.METHODS) + 1 + 4)),
 }
