@@ -133,9 +133,11 @@ def shown(values: Sequence[float], places: int) -> str:
 
 def _verdicts(found: dict[str, list[float]]) -> list[str]:
     """Measures in which the default is better, those that are ties, and those in which the other method is better."""
+    if len(found["npmi"]) < 2:
+        return ["one run", "-", "-"]
     better: dict[int, list[str]] = {1: [], 0: [], -1: []}
     for name, short in SHORT.items():
-        mean, deviation = np.mean(found[name]), np.std(found[name], ddof=1) if len(found[name]) > 1 else 0.0
+        mean, deviation = np.mean(found[name]), np.std(found[name], ddof=1)
         sign = int(np.sign(mean)) if abs(mean) > deviation else 0
         if name == "perplexity":
             sampled = np.mean(found["sampled_perplexity"])
@@ -147,11 +149,12 @@ def _verdicts(found: dict[str, list[float]]) -> list[str]:
 def draw(rows: Sequence[Row], path: Path) -> None:
     """A line of panels per corpus and K, a column per measure, mean quality against mean seconds."""
     cells = list(dict.fromkeys((row["corpus"], row["K"]) for row in rows))
-    figure, axes = pictures.panels(len(cells), len(METRICS))
+    measures = {name: label for name, label in METRICS.items() if name != "sampled_perplexity"}
+    figure, axes = pictures.panels(len(cells), len(measures))
     for cell, line in zip(cells, axes, strict=True):
         own = [row for row in rows if (row["corpus"], row["K"]) == cell]
-        for (column, label), panel in zip(METRICS.items(), line, strict=True):
-            for method in dict.fromkeys(row["method"] for row in own):
+        for (column, label), panel in zip(measures.items(), line, strict=True):
+            for method in ("polished", "plain", "sequential", "annealed", "Gibbs"):
                 points: dict[float, list[float | None]] = {}
                 for steps in STEPS[method]:
                     if there := [row for row in own if (row["method"], row["steps"]) == (method, steps)]:
