@@ -86,7 +86,13 @@ def fastopic(counts: sparse.csr_array, embeddings: Single, n_topics: int, seed: 
 
     torch.manual_seed(seed)
     torch.set_num_threads(1)
-    model = FASTopic(n_topics, Preprocess(), doc_embed_model=Given(), num_top_words=LISTED, device="cpu")
+    model = FASTopic(
+        n_topics,
+        Preprocess(keep_alphanum=True, min_length=1),
+        doc_embed_model=Given(),
+        num_top_words=LISTED,
+        device="cpu",
+    )
     top_words, _ = model.fit_transform(words_of(counts))
     return ids_of([words.split() for words in top_words])
 

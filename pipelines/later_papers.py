@@ -314,9 +314,7 @@ def tables(rows: Sequence[Row]) -> str:
     for (kind, *keys), several in cells.items():
         line = [*keys, len(several)]
         if kind != "topics":
-            lines[str(kind)].append(
-                [*line, spread([row.get("found", row.get("error")) for row in several.values()])]
-            )
+            lines[str(kind)].append([*line, spread([row[MEASURED[str(kind)]] for row in several.values()])])
         elif keys[2] != "default":
             default = cells["topics", keys[0], keys[1], "default", keys[3]]
             found = {name: [difference(name, several[s], default[s]) for s in several] for name in METRICS}
@@ -330,6 +328,9 @@ def tables(rows: Sequence[Row]) -> str:
     }
     return "\n\n".join(markdown([*KEYS[kind], "seeds", *heads[kind]], lines[kind], text=4) for kind in KEYS)
 
+
+#: Table -> measure.
+MEASURED = {"numbers": "found", "shares": "error"}
 
 #: Table -> columns that identify a line.
 KEYS = {
