@@ -44,15 +44,22 @@ Single = NDArray[np.float32]
 Method = Callable[[sparse.csr_array, Single, int, int], NDArray[np.int64]]
 
 
+LETTERS, DIGITS = str.maketrans("0123456789", "abcdefghij"), str.maketrans("abcdefghij", "0123456789")
+
+
 def words_of(counts: sparse.csr_array) -> list[str]:
-    """Each document as its words, named by letters and the word's id."""
-    names = np.array([f"w{word}" for word in range(counts.shape[1])])
+    """Each document as its words, named by their ids in letters, because some tokenizers drop digits."""
+    names = np.array([f"word{word}".translate(LETTERS) for word in range(counts.shape[1])])
     ends = zip(counts.indptr[:-1], counts.indptr[1:], strict=True)
     return [" ".join(np.repeat(names[counts.indices[a:b]], counts.data[a:b])) for a, b in ends]
 
 
+def id_of(name: str) -> int:
+    return int(name.removeprefix("word").translate(DIGITS))
+
+
 def ids_of(lists: Sequence[Sequence[str]]) -> NDArray[np.int64]:
-    return np.array([[int(word[1:]) for word in words[:LISTED]] for words in lists if len(words) >= LISTED])
+    return np.array([[id_of(word) for word in words[:LISTED]] for words in lists if len(words) >= LISTED])
 
 
 def own(counts: sparse.csr_array, _: Single, n_topics: int, seed: int) -> NDArray[np.int64]:
@@ -88,7 +95,7 @@ def fastopic(counts: sparse.csr_array, embeddings: Single, n_topics: int, seed: 
     torch.set_num_threads(1)
     model = FASTopic(
         n_topics,
-        Preprocess(keep_alphanum=True, min_length=1),
+        Preprocess(),
         doc_embed_model=Given(),
         num_top_words=LISTED,
         device="cpu",
@@ -103,7 +110,7 @@ def rust_mallet(counts: sparse.csr_array, _: Single, n_topics: int, seed: int) -
 
     model = LatentDirichletAllocation(n_components=n_topics, random_state=seed)
     model.fit(words_of(counts))
-    names = np.array([int(str(word)[1:]) for word in model.feature_names_in_])
+    names = np.array([id_of(str(word)) for word in model.feature_names_in_])
     return names[prominent_words(np.asarray(model.components_).T, LISTED)]
 
 

@@ -240,9 +240,7 @@ def compute(cells: Sequence[Cell], results: Results, processes: int, minutes: fl
             cell = running.pop(done)
             for key, row in zip(cell.row_keys(), done.result(), strict=True):
                 results.row(key, partial(dict, row, processor=processor()))
-            click.echo(
-                f"{cell.corpus}/{cell.part} K={cell.K} seed {cell.seed}: {','.join(cell.methods)}", err=True
-            )
+            click.echo(f"{cell.corpus} K={cell.K} seed {cell.seed}: {','.join(cell.methods)}", err=True)
             if time.monotonic() < ends:
                 running |= {pool.submit(computed, cell): cell for cell in islice(left, 1)}
 
