@@ -60,6 +60,9 @@ _READ = ("documents_read", "nonzeros_read", "tokens_read", "duplicate_documents"
 _RULES = ("numbers", "min_word_length", "min_document_frequency", "max_document_frequency")
 _DOCUMENTS = ("duplicates", "min_distinct_words", "min_tokens")
 
+#: A corpus does not store the words that it left out, by which repeated texts are found.
+_OF_A_BATCH = "documents with the words of another that was added with them"
+
 
 @dataclass(frozen=True)
 class _Known:
@@ -197,7 +200,9 @@ def _as_before(request: IngestRequest, known: _Known, source: str) -> IngestRequ
         curation={**rules, "stop_words": ",".join(each for each in stop_words if each in LANGUAGES) or NONE},
         vocabulary=root,
         tokens_per_shard=made.get("tokens_per_shard"),
-        on_bad_record=made.get("on_bad_record", request.on_bad_record),
+        on_bad_record="quarantine"
+        if "quarantine" in (request.on_bad_record, made.get("on_bad_record"))
+        else "fail",
     )
 
 
@@ -365,7 +370,8 @@ def _added_up(dropped: Sequence[Dropped]) -> tuple[Dropped, ...]:
     """What each step dropped in all runs."""
     found: dict[str, Dropped] = {}
     for step in dropped:
-        before = found.get(step.step, Dropped(step=step.step, reason=step.reason))
+        reason = _OF_A_BATCH if step.step == "duplicates" else step.reason
+        before = found.get(step.step, Dropped(step=step.step, reason=reason))
         sums = {
             name: getattr(before, name) + getattr(step, name) for name in ("words", "documents", "tokens")
         }
