@@ -7,7 +7,6 @@ with ``topics: list<int32>``. CSV, with a column for each topic, is for other pr
 
 from __future__ import annotations
 
-import csv
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -235,12 +234,12 @@ def csv_shares(path: StorePath, about: About) -> SharesFile:
 
 
 def has_csv_shares(path: StorePath) -> bool:
-    """Whether there is a file whose header is one of ``write_csv``."""
+    """Whether there is a file whose header is one of ``write_csv``, perhaps written anew by another program."""
     if not is_file(path):
         return False
     with open_file(path) as file:
-        header = next(csv.reader(line.decode(errors="replace") for line in file), [])
-    return header[:1] == [DOCUMENT_ID] and bool(re.match("[0-9]+(: |$)", header[-1]))
+        header = next(iter(file), b"").decode("utf-8-sig", errors="replace")
+    return {DOCUMENT_ID, KNOWN_TOKENS} <= {*re.split("[,;\t]", re.sub('["\r\n]', "", header))}
 
 
 @dataclass(frozen=True)

@@ -126,8 +126,7 @@ def grow_corpus(
 
     Reads the new and changed files of the source, and one pass over the ids of the corpus. Documents replace those of
     the same id. Files of other sources, and data in memory that were added before, stay. ``reading`` overrides how the
-    corpus was read. The settings of its manifest count the changes since the corpus with the fingerprint ``since``
-    (``CHANGES``).
+    corpus was read. Its settings count the changes (``CHANGES``) since the corpus with the fingerprint ``since``.
 
     Raises ``InputError`` if the corpus does not record its files, more than half of its documents would vanish (without
     ``vanished``), none would be left, or as ``ingest``.
@@ -226,10 +225,7 @@ def _ingested(
 
 @dataclass(frozen=True)
 class _Growing:
-    """The change of a corpus: files that are ``new`` or changed, whose documents are ``batch``, and ``gone`` ones.
-
-    ``files`` is the table of those that were read, of whose documents some were ``dropped``; ``read`` counts them.
-    """
+    """Files that are new, with the documents of ``batch``, or ``gone``; ``read`` counts what was read of ``files``."""
 
     known: _Known
     new: frozenset[str]
