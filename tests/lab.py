@@ -231,6 +231,13 @@ class Lab:
 
     def faults(self, **how: Any) -> Mapping[str, int]:
         """Inject faults from now on (``lab_proxy.Faults``), and return what was counted before."""
+        return self._ordered(how)
+
+    def struck(self) -> int:
+        """The number of faults so far."""
+        return self._ordered(None).get("faults", 0)
+
+    def _ordered(self, how: Mapping[str, Any] | None) -> Mapping[str, int]:
         assert self._proxy is not None
         assert self._proxy.stdin is not None
         assert self._proxy.stdout is not None

