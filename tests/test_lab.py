@@ -9,12 +9,10 @@ import json
 import os
 import re
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -22,6 +20,7 @@ import pytest
 from tests.lab import BUCKET, KEYS, Lab, lab, missing, weed
 from tests.outcomes import Outcome
 from tests.processes import PATIENCE, SOURCE, Process, command, ended, wait_for
+from tests.verbs import RESULTS, digests, lines, texts
 
 pytestmark = [
     pytest.mark.cluster,
@@ -41,88 +40,8 @@ on_both = pytest.mark.parametrize(
 on_seaweedfs = pytest.mark.parametrize("hosts", [on("seaweedfs", "lab")], indirect=True, scope="module")
 
 UPLOAD = "import sys, fsspec; fsspec.filesystem('s3').put(*sys.argv[1:], recursive=True)"
-#: Prints the digests of the results below a place.
-DIGESTS = """
-import hashlib, json, sys
-import fsspec
-from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.moments.store import read_store
-from streaming_jsmf.storage.paths import store_path
-from streaming_jsmf.topics.store import read_model
-
-def of_bytes(data):
-    return hashlib.sha256(data).hexdigest()
-
-def digest(name):
-    place = f"{sys.argv[1]}/{name}"
-    if name in ("corpus", "simulated", "own.corpus"):
-        corpus = open_corpus(place)
-        return {shard.name: shard.sha256 for shard in corpus.shards} | {"": corpus.vocabulary_sha256}
-    if name == "m.zarr":
-        return read_store(store_path(place)).digests()
-    if name in ("f.zarr", "p.zarr", "fitted", "own", "chosen/k=4", "chosen/k=6"):
-        arrays = read_model(store_path(place)).arrays
-        return {array: of_bytes(repr(values.tolist()).encode()) for array, values in arrays.items()}
-    files, root = fsspec.core.url_to_fs(place)
-    names = [root] if files.isfile(root) else sorted(files.find(root))
-    data = {file.removeprefix(root): files.cat_file(file).replace(sys.argv[1].encode(), b"PLACE") for file in names}
-    return {file: of_bytes(contents) for file, contents in data.items()}
-
-print(json.dumps({name: digest(name) for name in sys.argv[2:]}))
-"""
-
-#: Verbs in an order in which each finds what it needs, below a place ``{}``; those of one host end with a bar.
-VERBS = """
-ingest {}/texts {}/corpus --min-df 1 --max-df 1.0 --tokens-per-shard 4000
-scan {}/corpus {}/m.zarr --max-topics 8 --partition-nonzeros 1000
-infer {}/m.zarr {}/f.zarr --topics 6 |
-polish {}/f.zarr {}/corpus {}/p.zarr --steps 3
-evaluate {}/p.zarr --corpus {}/corpus --json
-transform {}/p.zarr {}/corpus {}/shares
-transform {}/p.zarr {}/corpus {}/shares.parquet
-transform {}/p.zarr {}/corpus {}/shares.zarr
-transform {}/p.zarr {}/corpus {}/shares.csv
-documents {}/p.zarr {}/shares --topic 2 --out {}/documents.csv |
-over-time {}/p.zarr {}/shares --by date:year --corpus {}/corpus --out {}/over-time.csv |
-report {}/p.zarr {}/report.html --shares {}/shares --corpus {}/corpus |
-choose-k {}/m.zarr --topics 4,6 --out {}/chosen --replicas 0 --corpus {}/corpus --json
-fit {}/corpus {}/fitted --topics 6
-fit {}/texts {}/own --topics 5 --min-df 1 --max-df 1.0
-transform {}/own {}/texts {}/text-shares
-simulate {}/simulated --documents 200 --vocabulary-size 60 --topics 3 --documents-per-shard 100
-""".strip().splitlines()
-
-#: What they leave, and what those with ``--json`` print.
+#: Name of what the verbs with ``--json`` print.
 SAID = "said"
-RESULTS = (
-    *("corpus", "m.zarr", "f.zarr", "p.zarr", "shares", "shares.parquet", "shares.zarr", "shares.csv"),
-    *("documents.csv", "over-time.csv", "report.html", "chosen/k=4", "chosen/k=6", "fitted", "simulated"),
-    *("own", "own.corpus", "text-shares"),
-)
-
-
-def texts(folder: Path) -> Path:
-    """600 documents of six topics with dates, in four files."""
-    random = Random(7)
-    folder.mkdir()
-    words = [["".join(random.choices("abcdefghijklmnop", k=6)) for _ in range(30)] for _ in range(6)]
-    for part in range(4):
-        with (folder / f"part-{part}.jsonl").open("w", encoding="utf-8") as file:
-            for number in range(150):
-                pair = random.choices(words, k=2)
-                text = " ".join(random.choice(random.choices(pair, (3, 1))[0]) for _ in range(30))
-                date = f"{2015 + random.randrange(6)}-0{1 + random.randrange(9)}-11"
-                file.write(json.dumps({"id": f"d{part}-{number}", "text": text, "date": date}) + "\n")
-    return folder
-
-
-def lines(place: object, *where: str) -> list[list[str]]:
-    """The command lines of the verbs below ``place``; ``where`` are options of those that take a scheduler."""
-    return [
-        [part.replace("{}", str(place)) for part in line.removesuffix("|").split()]
-        + [*(() if line.endswith("|") else where)]
-        for line in VERBS
-    ]
 
 
 @pytest.fixture(scope="module")
@@ -158,22 +77,20 @@ def hosts(
     """A lab with an S3 server whose bucket has the texts, and below ``made`` the corpus of the local run."""
     with lab(tmp_path_factory.mktemp("logs"), kernels) as running:
         running.store(request.param)
-        running.python(UPLOAD, local / "texts", f"{BUCKET}/texts")
-        running.python(UPLOAD, local / "corpus", f"{BUCKET}/made/corpus")
+        running.python("-c", UPLOAD, local / "texts", f"{BUCKET}/texts")
+        running.python("-c", UPLOAD, local / "corpus", f"{BUCKET}/made/corpus")
         yield running
 
 
 def digests_of(hosts: Lab, place: str, *names: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(hosts.python(DIGESTS, place, *names))
+    found: dict[str, Any] = json.loads(hosts.python("-m", "tests.verbs", place, *names))
     return found
 
 
 @pytest.fixture(scope="module")
 def expected(local: Path) -> dict[str, Any]:
     """Digests of the results of the run on this machine."""
-    done = ended([sys.executable, "-c", DIGESTS, str(local), *RESULTS])
-    assert done.code == 0, done.err
-    found: dict[str, Any] = json.loads(done.out)
+    found = digests(str(local), RESULTS)
     return {**found, SAID: json.loads((local / SAID).read_text(encoding="utf-8"))}
 
 
@@ -336,7 +253,7 @@ def test_a_worker_that_cannot_do_the_work(
     with hosts.cluster(workers=2), ExitStack() as stack:
         if not late:
             stack.enter_context(hosts.worker("late", **changes))
-            hosts.python(WAIT, hosts.scheduler_address, 3)
+            hosts.python("-c", WAIT, hosts.scheduler_address, 3)
             unfit.require(unfit.run(), {2})
             return
         client = stack.enter_context(unfit.begun())
