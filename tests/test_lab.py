@@ -39,9 +39,10 @@ on_both = pytest.mark.parametrize(
 )
 on_seaweedfs = pytest.mark.parametrize("hosts", [on("seaweedfs", "lab")], indirect=True, scope="module")
 
+#: Number of the verbs whose results the tests of faults need: ingest and scan.
+N_FIRST = 2
+
 UPLOAD = "import sys, fsspec; fsspec.filesystem('s3').put(*sys.argv[1:], recursive=True)"
-#: Name of what the verbs with ``--json`` print.
-SAID = "said"
 
 
 @pytest.fixture(scope="module")
@@ -52,22 +53,36 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def ran(lines: list[list[str]], place: object, verb: Callable[..., Outcome]) -> list[str]:
+    """Run verbs, and return what those with ``--json`` print."""
+    said = []
+    for line in lines:
+        begun, done = time.monotonic(), verb(*line)
+        assert done.code == 0, f"{' '.join(line)}: {done.err}"
+        said.append(done.out.replace(str(place), "PLACE") if "--json" in line else "")
+        print(f"| {' '.join(line[:2])} | {time.monotonic() - begun:.0f} s |")
+    return said
+
+
 @pytest.fixture(scope="module")
-def local(kernels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The results of the verbs on this machine."""
+def here(kernels: Path) -> Callable[..., Outcome]:
+    """Runs a verb on this machine."""
+    return lambda *line: ended(command(*line), NUMBA_CACHE_DIR=str(kernels))
+
+
+@pytest.fixture(scope="module")
+def local(here: Callable[..., Outcome], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Texts, and the results of the first verbs on this machine."""
     place = tmp_path_factory.mktemp("local")
     texts(place / "texts")
-    said = []
-    for line in lines(place):
-        done = ended(command(*line), NUMBA_CACHE_DIR=str(kernels))
-        assert done.code == 0, done.err
-        said.append(said_of(line, done, place))
-    (place / SAID).write_text(json.dumps(said), encoding="utf-8")
+    ran(lines(place)[:N_FIRST], place, here)
     return place
 
 
-def said_of(line: list[str], done: Outcome, place: object) -> str:
-    return done.out.replace(str(place), "PLACE") if "--json" in line else ""
+@pytest.fixture(scope="module")
+def said(local: Path, here: Callable[..., Outcome]) -> list[str]:
+    """What the other verbs print on this machine."""
+    return ran(lines(local)[N_FIRST:], local, here)
 
 
 @pytest.fixture(scope="module")
@@ -87,26 +102,13 @@ def digests_of(hosts: Lab, place: str, *names: str) -> dict[str, Any]:
     return found
 
 
-@pytest.fixture(scope="module")
-def expected(local: Path) -> dict[str, Any]:
-    """Digests of the results of the run on this machine."""
-    found = digests(str(local), RESULTS)
-    return {**found, SAID: json.loads((local / SAID).read_text(encoding="utf-8"))}
-
-
 @on_both
-def test_every_verb_has_the_digests_of_a_local_run(hosts: Lab, expected: dict[str, Any]) -> None:
-    said = []
+def test_every_verb_has_the_digests_of_a_local_run(said: list[str], hosts: Lab, local: Path) -> None:
     with hosts.cluster(nanny=True):
-        hosts.faults()
-        for line in lines(BUCKET, "--scheduler", hosts.scheduler_address):
-            begun, done = time.monotonic(), hosts.verb(*line)
-            assert done.code == 0, f"{' '.join(line)}: {done.err}"
-            requests = sum(hosts.faults().values())
-            print(f"| {' '.join(line[:2])} | {time.monotonic() - begun:.0f} s | {requests} requests |")
-            said.append(said_of(line, done, BUCKET))
-    found = {**digests_of(hosts, BUCKET, *RESULTS), SAID: said}
-    assert {name for name in found if found[name] != expected[name]} == set()
+        there = ran(lines(BUCKET, "--scheduler", hosts.scheduler_address), BUCKET, hosts.verb)
+    assert there[N_FIRST:] == said
+    found, expected = digests_of(hosts, BUCKET, *RESULTS), digests(str(local), RESULTS)
+    assert {name for name in RESULTS if found[name] != expected[name]} == set()
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------
@@ -120,7 +122,7 @@ class Trial:
     """A scan of ten partitions while something fails, the row of the table about it, and the scan that completes it."""
 
     def __init__(self, hosts: Lab, expected: dict[str, Any], fault: str) -> None:
-        self._hosts, self._expected, self._fault = hosts, expected["m.zarr"], fault
+        self._hosts, self._expected, self._fault = hosts, expected, fault
         self.place = f"{BUCKET}/{re.sub('[^a-z0-9]+', '-', fault)}"
         settings = ["--max-topics", "8", "--partition-nonzeros", "1000", "--scheduler"]
         scan = ["scan", f"{BUCKET}/made/corpus", f"{self.place}/m.zarr", *settings]
@@ -160,7 +162,7 @@ class Trial:
             self.require_bits()
 
     def require_bits(self) -> None:
-        assert digests_of(self._hosts, self.place, "m.zarr")["m.zarr"] == self._expected
+        assert digests_of(self._hosts, self.place, "m.zarr") == self._expected
 
     def complete(self) -> None:
         done = self.run()
@@ -169,7 +171,8 @@ class Trial:
 
 
 @pytest.fixture
-def trial(hosts: Lab, expected: dict[str, Any]) -> Callable[[str], Trial]:
+def trial(hosts: Lab, local: Path) -> Callable[[str], Trial]:
+    expected = digests(str(local), ["m.zarr"])
     return lambda fault: Trial(hosts, expected, fault)
 
 
