@@ -123,6 +123,7 @@ CHANGES: dict[str, tuple[dict[int, Rows | None], tuple[int, int, int]]] = {
     "a file has less": ({1: texts(50, 1)}, (0, 50, 10)),
     "a file is gone": ({0: None}, (0, 0, 60)),
     "documents come again": ({3: {**texts(5, 0), **texts(20, 3)}}, (20, 5, 0)),
+    "days without documents": ({1: {}, 3: {}}, (0, 0, 60)),
     "all at once": ({0: None, 1: texts(50, 1), 3: texts(30, 3)}, (30, 50, 70)),
 }
 
@@ -160,6 +161,23 @@ def test_nothing_is_done_without_changes(folder: Path) -> None:
     after = states()
     changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
     assert {Path(path).name for path in changed} <= {"files.arrow", "day1.csv"}
+
+
+def test_a_moved_model_whose_documents_come_again(fitted: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(fitted, tmp_path / "all")
+    write_day(folder / "news", 3, texts(5, 0))
+    found = sj.update(folder / "model", folder / "news", execution=SYNCHRONOUS)
+    assert found.corpus["documents_changed"] == 5
+    require_consistent(folder)
+
+
+def test_a_file_without_words_of_the_vocabulary_is_counted(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_day(folder / "news", 3, texts(4, 3, ["vaccine virus"]))
+    assert not sj.update(folder / "model", folder / "news", execution=SYNCHRONOUS).anything
+    assert "100%" in caplog.text
+    require_consistent(folder)
 
 
 def test_vanished_files(folder: Path) -> None:
@@ -213,8 +231,11 @@ def test_models_of_several_k_and_engines(tmp_path: Path, engine: str) -> None:
     labels = {k: sj.TopicModel(tmp_path / "models" / f"k={k}").label(k - 1, f"last of {k}") for k in (3, 6)}
     tops = {k: model.topics(1) for k, model in labels.items()}
     write_day(tmp_path / "news", 3, texts(30, 3))
-    found = sj.update(tmp_path / "models", tmp_path / "news", execution=SYNCHRONOUS)
+    best = tmp_path / "best"
+    best.symlink_to(tmp_path / "models" / "k=6")
+    found = sj.update(best, tmp_path / "news", execution=SYNCHRONOUS)
     assert len(found.models) == 2
+    assert sj.TopicModel(best).corpus.n_documents == 210
     model = labels[6]
     assert model.edits.labels == {5: "last of 6"}
     assert model.topics(1)["topic"].nunique() == len(tops[6])

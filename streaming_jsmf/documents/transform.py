@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -37,19 +38,13 @@ from streaming_jsmf.errors import InputError, Option, StoreError, option
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.storage.paths import (
-    AnyPath,
-    StorePath,
-    require_suffix,
-    store_path,
-    try_writing,
-)
+from streaming_jsmf.storage.paths import AnyPath, StorePath, require_suffix, store_path, try_writing
 from streaming_jsmf.topics.edits import shown_topics
 from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
 from streaming_jsmf.topics.store import AnyModel, Model, beside, corpus_beside, model_path, read_model
 
 if TYPE_CHECKING:
-    from streaming_jsmf.documents.source_corpus import SourceDocuments
+    pass
 
 #: Suffixes of the formats of topic shares; a name without one is a directory.
 SUFFIXES = (".parquet", ".zarr", ".csv")
@@ -123,9 +118,15 @@ def transform(
             f"{option.raw} is for CSV, not {target}; leave it out, or give a name that ends in .csv"
         )
     columns = CsvColumns(_csv_columns(model) if is_csv(target) else {}, asked.raw)
-    with _documents(
-        corpus, topics, read, beside(target, "corpus"), reading, execution, listener
-    ) as documents:
+    given = _given_corpus(corpus, reading)
+    found: AbstractContextManager[Any] = nullcontext(given)
+    if given is None:
+        # Importing the readers takes a sixth of the start-up time, and a corpus does not need them.
+        from streaming_jsmf.documents.source_corpus import documents_of_source
+
+        place = beside(target, "corpus")
+        found = documents_of_source(corpus, topics, read, place, reading, execution, listener)
+    with found as documents:
         request = request_of_shares(topics, documents.identity, top)
         wanted = wanted_shares(target, request, overwrite=overwrite)
         # A source is not ingested again for shares that are there.
@@ -203,42 +204,12 @@ def _csv_columns(model: AnyModel | Model) -> dict[str, Sequence[int]]:
     return dict(zip(names, shown.groups, strict=True))
 
 
-@dataclass(frozen=True)
-class _CorpusDocuments:
-    """The documents of a corpus; see ``SourceDocuments``."""
-
-    opened: Corpus
-
-    @property
-    def identity(self) -> str:
-        return self.opened.fingerprint
-
-    @property
-    def corpus(self) -> tuple[Corpus, float]:
-        return self.opened, 0.0
-
-    def remove(self) -> None:
-        """Leave the corpus of the user where it is."""
-
-
-@contextmanager
-def _documents(
-    source: Any,
-    topics: TopicParameters,
-    model: Model,
-    place: StorePath,
-    reading: IngestRequest | None,
-    execution: Execution,
-    listener: Listener,
-) -> Iterator[_CorpusDocuments | SourceDocuments]:
-    """Yield the documents of a corpus, or of a source whose corpus is made at ``place``."""
-    if isinstance(source, Corpus) or (isinstance(source, str | PathLike) and is_corpus(source)):
-        if reading not in (None, IngestRequest()):
-            raise InputError(f"{source} is a corpus already; leave out how a source is read")
-        yield _CorpusDocuments(open_corpus(source))
-        return
-    # Importing the readers takes a sixth of the start-up time, and a corpus does not need them.
-    from streaming_jsmf.documents.source_corpus import documents_of_source
-
-    with documents_of_source(source, topics, model, place, reading, execution, listener) as documents:
-        yield documents
+def _given_corpus(source: Any, reading: IngestRequest | None) -> SimpleNamespace | None:
+    """The documents of a corpus, with the members of ``SourceDocuments``; None for a source."""
+    if not (isinstance(source, Corpus) or (isinstance(source, str | PathLike) and is_corpus(source))):
+        return None
+    if reading not in (None, IngestRequest()):
+        raise InputError(f"{source} is a corpus already; leave out how a source is read")
+    opened = open_corpus(source)
+    # A corpus of the user is not removed.
+    return SimpleNamespace(identity=opened.fingerprint, corpus=(opened, 0.0), remove=lambda: None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from streaming_jsmf.ingestion.files import FILES_NAME, NUMBERED, Grown, of_paths
 from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.ingest import run_ingest
 from streaming_jsmf.ingestion.job import Ingest
+from streaming_jsmf.ingestion.losses import NothingLeftError, warn_of_losses
 from streaming_jsmf.ingestion.plan import plan_ingest
 from streaming_jsmf.ingestion.tokens.stop_words import LANGUAGES, NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
@@ -152,9 +153,16 @@ def grow_corpus(
                 f"the source lacks {len(gone):,} files with {lost:,} of the {known.corpus.n_documents:,} documents; to "
                 f"remove them, give {option.vanished('remove')}"
             )
-        batch = _ingested(planned, origin, known, execution, listener) if planned.units else None
+        batch, read = None, _Read(planned.files.table((), numbered=known.grown.numbered))
+        if planned.units:
+            try:
+                batch = _ingested(planned, origin, known, execution, listener)
+                read = _Read(batch.files, batch.manifest.dropped, batch.manifest.settings)
+            except NothingLeftError as empty:
+                read = replace(read, dropped=empty.dropped, settings=empty.settings)
+                warn_of_losses(empty.dropped, 0, empty.settings.get("tokens_read"))
     with sole_writer(place):
-        made = _Growing(known, new, gone, batch).written(place, since)
+        made = _Growing(known, new, gone, batch, read).written(place, since)
     _remove(added)
     return made
 
@@ -208,13 +216,23 @@ def _ingested(
 
 
 @dataclass(frozen=True)
+class _Read:
+    """What was read: the table of its files, what was dropped, and the settings that count it."""
+
+    files: Any
+    dropped: tuple[Dropped, ...] = ()
+    settings: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class _Growing:
-    """The change of a corpus: files that are ``new`` or changed and read as ``batch``, and ``gone`` ones."""
+    """The change of a corpus: files that are ``new`` or changed, whose documents are ``batch``, and ``gone`` ones."""
 
     known: _Known
     new: frozenset[str]
     gone: frozenset[str]
     batch: _Known | None
+    read: _Read
 
     def written(self, place: Path, since: str) -> Corpus:
         """Write the corpus that replaces the one at ``place``."""
@@ -298,8 +316,8 @@ class _Growing:
         empty = of_paths(
             table.filter(pc.equal(table.column("documents"), 0)), self.new | self.gone, without=True
         )
-        added = [of_paths(self.batch.files, self.new)] if self.batch else []
-        return pa.concat_tables([runs, empty, *added]).replace_schema_metadata(table.schema.metadata)
+        added = of_paths(self.read.files, self.new)
+        return pa.concat_tables([runs, empty, added]).replace_schema_metadata(table.schema.metadata)
 
     def _origin(self, removed: int, replaced: int, since: str, files: Any) -> Origin:
         """The origin of the grown corpus: read = kept + dropped still holds."""
@@ -313,20 +331,16 @@ class _Growing:
             documents_changed=replaced,
             documents_removed=removed - replaced,
         )
-        dropped = [*manifest.dropped]
+        dropped = [*manifest.dropped, *self.read.dropped]
         if settings.get(SINCE) != since or since == self.known.corpus.fingerprint:
             settings |= {**dict.fromkeys(CHANGES, 0), SINCE: since, NEW_WORDS: ""}
+        read = self.read.settings
+        settings |= {key: as_number(_number(read, key) + _number(settings, key)) for key in _READ}
+        settings |= {NEW_WORDS: read.get(NEW_WORDS, settings.get(NEW_WORDS))}
+        changes[NEW_TOKENS] += int(_number(read, NEW_TOKENS))
         if self.batch:
-            batch = self.batch.manifest
-            dropped += batch.dropped
-            read = {key: _number(batch.settings, key) + _number(settings, key) for key in _READ}
-            settings |= {
-                **{key: as_number(value) for key, value in read.items()},
-                NEW_WORDS: batch.settings[NEW_WORDS],
-            }
-            changes["documents_added"] += batch.totals.documents
-            changes["tokens_added"] += int(batch.totals.tokens)
-            changes[NEW_TOKENS] += int(_number(batch.settings, NEW_TOKENS))
+            changes["documents_added"] += self.batch.manifest.totals.documents
+            changes["tokens_added"] += int(self.batch.manifest.totals.tokens)
         if removed:
             dropped.append(
                 Dropped(step="removed", reason="removed with their files, or replaced", documents=removed)

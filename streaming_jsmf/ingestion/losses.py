@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streaming_jsmf.corpus.format import QUARANTINE_NAME
-from streaming_jsmf.corpus.manifest import Dropped, Manifest, as_number
+from streaming_jsmf.corpus.manifest import Dropped, as_number
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import LAST, InputError, option
 from streaming_jsmf.ingestion.job import Ingest
@@ -98,14 +98,22 @@ def require_few_losses(ingest: Ingest, dropped: Sequence[Dropped], n_read: int) 
         )
 
 
-def warn_of_losses(manifest: Manifest) -> None:
+def warn_of_losses(dropped: Sequence[Dropped], kept: int, tokens_read: Any) -> None:
     """Warn if more than a tenth of the documents is dropped."""
-    number = sum(step.documents for step in manifest.dropped)
-    n_read = number + manifest.totals.documents
+    number = sum(step.documents for step in dropped)
+    n_read = number + kept
     if number > LARGEST_LOSS * n_read:
-        reasons = _reasons(manifest.dropped, manifest.dropped, manifest.settings.get("tokens_read"))
+        reasons = _reasons(dropped, dropped, tokens_read)
         share = f"{number / n_read:.0%}"
         logger.warning("%s of the documents are dropped: %s", share, reasons, extra=LAST)
+
+
+class NothingLeftError(InputError):
+    """No document is left: what was dropped, and the ``settings`` that count what was read."""
+
+    def __init__(self, message: str, dropped: Sequence[Dropped], settings: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.dropped, self.settings = tuple(dropped), settings
 
 
 def nothing_left(ingest: Ingest, dropped: Sequence[Dropped]) -> str:

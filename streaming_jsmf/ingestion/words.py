@@ -117,7 +117,8 @@ def choose_words(ingest: Ingest, n_documents: int, totals: Sequence[StorePath]) 
             ngrams=ngrams,
         )
         selection = select_words(counts, n_documents, curation, stop_words, ngrams=ngrams)
-    if not selection.counts.document_frequency.any() and not ingest.keeps_any_document:
+    may_lack_words = ingest.grows is not None or ingest.keeps_any_document
+    if not (may_lack_words or selection.counts.document_frequency.any()):
         dropped = ", ".join(f"{step.words} {step.reason}" for step in selection.dropped if step.words)
         read = f"{n_documents} document" + "s" * (n_documents != 1)
         advice = f"give more documents, or loosen its settings, such as {option.max_df('100%')}"

@@ -53,6 +53,7 @@ from streaming_jsmf.topics.store import (
     AnyModel,
     Model,
     beside,
+    fitted_path,
     model_path,
     models_at,
     read_model,
@@ -157,8 +158,8 @@ def update(
     Parameters
     ----------
     model
-        Path of a model of ``fit``, or the directory of its models of several K, with ``MODEL.corpus`` and
-        ``MODEL.moments``.
+        Path of a model of ``fit``, with ``MODEL.corpus`` and ``MODEL.moments``. Models of several K are updated
+        together.
     source
         The source of the model in its present state: files and folders that ``fit`` read are compared with what it
         read. Other files, and data in memory, are added. Or a corpus, if the model was fitted to one, whose shards have
@@ -174,7 +175,7 @@ def update(
     """
     execution = settings_of("execution", Execution, execution, options)
     settings = settings_of("settings", UpdateSettings, settings, options)
-    root = model_path(model)
+    root = fitted_path(model_path(model))
     paths = models_at(root)
     first = read_model(paths[0], ())
     place = beside(root, "moments")

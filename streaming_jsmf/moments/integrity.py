@@ -55,18 +55,24 @@ def damage_of_outcome(store: Moments, stage: str) -> Iterator[StoreError]:
 
 def damage_of_word_ids(store: Moments) -> Mapping[int, StoreError]:
     """Damage to the word ids of each corpus, by corpus index."""
-    errors = {
-        number: _error_of(partial(store.word_ids, entry))
-        for number, entry in enumerate(store.manifest.corpora)
-    }
-    return {number: error for number, error in errors.items() if error is not None}
+    return _errors({n: partial(store.word_ids, entry) for n, entry in enumerate(store.manifest.corpora)})
 
 
 def damage_of_groups(store: Moments) -> Mapping[StorePath, StoreError]:
     """Damage to the Zarr metadata of the group directories, which other Zarr readers need."""
-    hint, places = store.hint, (store.path / PARTIALS, store.path / RECORDS)
-    errors = {place: _error_of(partial(read_attributes, place, hint=hint)) for place in places}
-    return {place: error for place, error in errors.items() if error is not None}
+    places = (store.path / PARTIALS, store.path / RECORDS)
+    return _errors({place: partial(read_attributes, place, hint=store.hint) for place in places})
+
+
+def _errors(reads: Mapping[Any, Callable[[], object]]) -> dict[Any, StoreError]:
+    """The errors of those functions that raise one."""
+    found = {}
+    for key, read in reads.items():
+        try:
+            read()
+        except StoreError as error:
+            found[key] = error
+    return found
 
 
 def damage_of_scan(
@@ -111,14 +117,6 @@ def _kept_scans(store: Moments) -> Iterator[tuple[Checkpoints, FoldOrder]]:
     for stage in store.stages:
         for _, order in stage.scans(store) if stage.keeps_fold(store.settings) else ():
             yield store.checkpoints(stage.name), order
-
-
-def _error_of(read: Callable[[], object]) -> StoreError | None:
-    try:
-        read()
-    except StoreError as error:
-        return error
-    return None
 
 
 def leftovers(store: Moments) -> list[StorePath]:

@@ -192,10 +192,8 @@ def _parts(
 
 
 def _discard_damage(store: Moments, stage: Stage, *, complete: bool) -> bool:
-    """Discard damaged results of a stage; return whether something is missing that running the stage computes.
-
-    A readable record stays until it is replaced: it has the history, and its digests identify damaged arrays.
-    """
+    """Discard damaged results of a stage; return whether something is missing that running the stage computes."""
+    # A readable record stays until it is replaced: it has the history, and its digests identify damaged arrays.
     damaged = _warn_each(damage_of_outcome(store, stage.name), "is computed again")
     if damaged and not store.has_outcome(stage.name):
         forget_record(store.path, stage.name)
