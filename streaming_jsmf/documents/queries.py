@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -152,7 +151,7 @@ def with_columns(shares: SharesFile, wanted: Literal["all"] | Sequence[str] | No
     return replace(shares, columns=tuple(chosen))
 
 
-def shares_table(model: AnyModel, shares: str | Path) -> pd.DataFrame:
+def shares_table(model: AnyModel, shares: AnyShares) -> pd.DataFrame:
     """Return the shares of all documents (rows) and shown topics (columns)."""
     import pandas as pd
 

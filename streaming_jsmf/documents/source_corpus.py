@@ -73,7 +73,7 @@ def documents_of_source(
     listener: Listener,
 ) -> Iterator[SourceDocuments]:
     """Yield the documents of a source; data in memory are in a temporary file during the block."""
-    with located(source) as location:
+    with located(source, place if execution.elsewhere else None) as location:
         tokens = model.provenance.get("tokens")
         request = _over_model_words(reading or IngestRequest(), location.path, topics, tokens)
         yield SourceDocuments(*plan_ingest(location, place, request), execution, listener)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -20,6 +19,7 @@ from streaming_jsmf.config import (
     INGEST_SETTINGS,
     IngestRequest,
     ShareSettings,
+    declared,
     request_of,
     settings_of,
     takes,
@@ -39,6 +39,7 @@ from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.paths import AnyPath, StorePath, require_suffix, store_path, try_writing
+from streaming_jsmf.storage.replace import temporary_place
 from streaming_jsmf.topics.edits import shown_topics
 from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
 from streaming_jsmf.topics.store import AnyModel, Model, beside, corpus_beside, model_path, read_model
@@ -168,9 +169,29 @@ def shares_of(
         raise InputError(
             "the corpus of this model is unknown; give texts, a corpus, or shares that transform wrote"
         )
-    with tempfile.TemporaryDirectory(prefix="streaming-jsmf-") as folder:
-        out = kept if given is None and _can_be_written(kept) else Path(folder) / "shares.parquet"
-        yield transform(model, source, out, overwrite=True, listener=listener, **options)
+    if given is None and _can_be_written(kept):
+        yield transform(model, source, kept, overwrite=True, listener=listener, **options)
+        return
+    with temporary_shares(model, source, listener=listener, **options) as shares:
+        yield shares
+
+
+@contextmanager
+def temporary_shares(
+    model: AnyModel, source: Any, *, execution: Execution | None = None, **options: Any
+) -> Iterator[SharesFile]:
+    """Yield the topic shares that ``transform`` computes, in a temporary file.
+
+    Workers of a running scheduler write it next to a model behind a URL. They may not see the files of a local model,
+    so that this process takes their place.
+    """
+    execution = settings_of("execution", Execution, execution, options)
+    near = model_path(model) if execution.elsewhere else None
+    if near is not None and (isinstance(near, Path) or not _can_be_written(near)):
+        near, execution = None, replace(execution, scheduler=Execution.scheduler, performance_report=None)
+    options = {name: value for name, value in options.items() if name not in declared(Execution)}
+    with temporary_place(near) as folder:
+        yield transform(model, source, folder / "shares.parquet", execution=execution, **options)
 
 
 def _can_be_written(place: StorePath) -> bool:

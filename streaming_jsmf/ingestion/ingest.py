@@ -37,6 +37,7 @@ from streaming_jsmf.ingestion.repeats import find_repeated_ids, find_repeats
 from streaming_jsmf.ingestion.shards import REWRITE, WRITE, write_shards
 from streaming_jsmf.ingestion.words import (
     choose_words,
+    count_forms,
     count_words,
     full_forms,
     new_words,
@@ -196,7 +197,7 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, publish: Publish
     ingest = find_repeated_ids(ingest, executor, pieces, contents.id_types, contents.id_faults)
     n_documents = sum(piece.documents for piece in pieces)
     ingest = _with_columns(ingest, contents, n_documents)
-    counted = count_words(ingest, executor, pieces)
+    counted, forms = (step(ingest, executor, pieces) for step in (count_words, count_forms))
     ingest = with_language(
         ingest, contents.languages, () if ingest.words is None else word_counts(ingest, counted)
     )
@@ -232,7 +233,7 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, publish: Publish
             runs = _runs(ingest, pieces, shards)
             write_table(made / FILES_NAME, ingest.files.table(runs, numbered=not ingest.ids))
         described = replace(origin, dropped=dropped, settings=settings)
-        finish_directory(made, entries, totals, described, full_forms(ingest, pieces, totals.words))
+        finish_directory(made, entries, totals, described, full_forms(forms, totals.words))
 
 
 def _runs(ingest: Ingest, pieces: Sequence[Piece], written: Sequence[Record]) -> Iterator[tuple[str, int]]:

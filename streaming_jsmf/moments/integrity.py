@@ -103,9 +103,10 @@ def _damaged(
     checkpoints: Checkpoints, kind: Kind, keys: frozenset[str], *, arrays: bool = True
 ) -> dict[tuple[Kind, str], StoreError]:
     found = {key: checkpoints.damage(kind, key, arrays=arrays) for key in sorted(keys)}
+    errors = {(kind, key): error for key, error in found.items() if error is not None}
     # A worker of an earlier run may still be folding; a result that it has just removed is not damaged.
-    still = checkpoints.parts() if kind == "part" else checkpoints.folds()
-    return {(kind, key): error for key, error in found.items() if error is not None and key in still}
+    still = checkpoints.committed()[0 if kind == "part" else 1] if errors else ()
+    return {found: error for found, error in errors.items() if found[1] in still}
 
 
 def _missing(checkpoints: Checkpoints, what: str) -> StoreError:
@@ -169,7 +170,8 @@ def provenance(store: Moments) -> dict[str, Any]:
     notes = [note for record in records for note in record["history"]]
     for stage in store.missing_stages:
         checkpoints = store.checkpoints(stage)
-        notes += checkpoints.history(sorted(checkpoints.parts()))
+        committed = checkpoints.parts()
+        notes += checkpoints.history(sorted(committed), committed)
     costs = [cost for cost in map(Cost.from_fields, notes) if cost is not None]
     found: dict[str, Any] = {}
     if records:

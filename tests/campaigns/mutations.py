@@ -128,6 +128,8 @@ def record(tree: Path, file: Path, asked: dict[str, int], workers: int, chosen: 
         tests, fixtures = (
             json.loads((folder / f"{name}.json").read_text()) for name in ("results", "fixtures")
         )
+        if not tests["passed"]:
+            sys.exit("no test passed")
         reached = reaching(folder / "reached", fixtures)
         # Kernels that were compiled are kept: runs of mutants copy them.
         kernels = shutil.ignore_patterns("*.py", "*.pyc")

@@ -219,9 +219,9 @@ def column_panels(n_words: int, width: int) -> Iterator[slice]:
 
 
 def _task_memory(n_words: int, width: int) -> int:
-    """Peak bytes of a panel when it is folded: two sums, and a product in float32."""
+    """Peak bytes of a panel when it is folded: two sums."""
     widest = next(column_panels(n_words, min(width, n_words)))
-    return 20 * n_words * int(widest.stop)
+    return 16 * n_words * int(widest.stop)
 
 
 def _product(store: Moments, folded: Iterator[PartialResult], name: str) -> Floats:
