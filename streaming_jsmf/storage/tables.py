@@ -62,6 +62,7 @@ def write_checked(writer: Any, batch: Any) -> None:
 def checked(read: tuple[Any, Any]) -> Any:
     """Return a batch that was read with its metadata; raise ``ArrowInvalid`` if it differs from its checksum."""
     batch, metadata = read
+    batch.validate()  # Arrow would follow a damaged offset outside of the file
     known = None if metadata is None else metadata.get(_CHECKSUM)
     if known not in (None, _checksum(batch)):
         raise pa.ArrowInvalid("a batch differs from its checksum")
