@@ -70,7 +70,7 @@ def checked(read: tuple[Any, Any]) -> Any:
 
 
 def _checksum(batch: Any) -> bytes:
-    return b"%08x" % zlib.crc32(batch.serialize(), zlib.crc32(batch.schema.serialize()))
+    return b"%08x" % zlib.crc32(batch.serialize(), zlib.crc32(batch.schema.remove_metadata().serialize()))
 
 
 def read_table(path: StorePath) -> Any:
