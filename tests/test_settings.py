@@ -143,6 +143,8 @@ def test_what_a_declaration_allows_is_kept_as_plain_values(kind: type[Settings])
         (InferSettings, {"n_topics": 3, "clique": 2}, "clique is 2"),
         (InferSettings, {"n_topics": 3, "cliques": 2}, "soft-clique"),
         (InferSettings, {"n_topics": 3, "anchor_words": "cat"}, "'cat'"),
+        (InferSettings, {"n_topics": 3, "anchor_words": {"pets": ["cat"]}}, "pets"),
+        (InferSettings, {"n_topics": 3, "anchor_words": [["cat", None]]}, "None"),
         (InferSettings, {"n_topics": 3, "anchor_words": ["cat", "cat"]}, "'cat' twice"),
         (InferSettings, {"n_topics": 1, "anchor_words": ["cat", "dog"]}, "2 entries"),
         (InferSettings, {"n_topics": 1, "anchor_words": [[]]}, "without words"),

@@ -35,7 +35,17 @@ from tests import reference
 from tests.cases import each_once
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
 from tests.damage import SOME, Damage
-from tests.stores import SMALL, changed, dense, digests, half, partial_names, require_moments, scanned
+from tests.stores import (
+    SMALL,
+    SYNCHRONOUS,
+    changed,
+    dense,
+    digests,
+    half,
+    partial_names,
+    require_moments,
+    scanned,
+)
 
 #: Classes of lengths; the seed of the stores that have the stage.
 CLASSES, SEED = 8, 7
@@ -221,11 +231,11 @@ def test_an_interrupted_stage_resumes(
 ) -> None:
     store, whole, settings = tmp_path / "m", made(kind, folder), KINDS[kind][0]
 
-    def command(path: Path) -> None:
+    def command(path: Path, execution: Execution = SYNCHRONOUS) -> None:
         if add:
-            changed(folder / "a", path, add=[folder / "b"])
+            changed(folder / "a", path, add=[folder / "b"], execution=execution)
         else:
-            scanned(folder / "a", path, settings)
+            scanned(folder / "a", path, settings, execution=execution)
 
     if add:
         shutil.copytree(whole, store)
@@ -254,6 +264,8 @@ def test_an_interrupted_stage_resumes(
     records = {each.name: store / "records" / each.name / "zarr.json" for each in read_store(store).stages}
     finished = {path: path.read_bytes() for name, path in records.items() if name not in missing}
     limit[0] = -1
+    with pytest.raises(InputError, match="memory"):
+        command(store, Execution("synchronous", memory=10**6))
     command(store)
     assert len(done) > 1
     assert len(set(done)) == len(done), "computed again"

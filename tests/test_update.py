@@ -15,6 +15,7 @@ from typing import Any
 
 import fsspec
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
@@ -294,6 +295,39 @@ def test_data_in_memory_are_added_once(tmp_path: Path) -> None:
     assert model.update(of_day(3)).anything
     assert ids_of(tmp_path) == [*range(160)]
     assert len(model.documents(topic=0, number=200)) > 100
+
+
+@pytest.mark.parametrize("has_ids", [True, False])
+def test_numbers_of_documents_are_not_ids(tmp_path: Path, has_ids: bool) -> None:
+    """A document without an id must not replace another one whose id is its number, and numbers do not repeat."""
+    rows = [text for _, text in texts(90, 0).values()]
+    frame = pd.DataFrame({"body": rows[:80]}, index=[*range(50, 130)] if has_ids else None)
+    options = {**OPTIONS, "metadata": None, "id": None}
+    model = sj.fit(frame, tmp_path / "model", len(SUBJECTS), **options)
+    added = pd.DataFrame({"body": rows[80:], "uid": range(10)})
+    with pytest.raises(sj.InputError):
+        model.update(added.drop(columns="uid")) if has_ids else model.update(added, id="uid")
+    assert model.corpus is not None
+    assert model.corpus.n_documents == 80
+
+
+def test_values_are_read_as_those_before(tmp_path: Path) -> None:
+    """Dates of early days of a month, and integers beside missing values, which pandas writes as 2.0."""
+
+    def write(day: int, *rows: tuple[str, str]) -> None:
+        with (tmp_path / "news" / f"{day}.csv").open("w", newline="") as file:
+            lines = [(*row, text) for row, (_, text) in zip(rows, texts(60, day).values(), strict=False)]
+            csv.writer(file).writerows([("date", "number", "body"), *lines])
+
+    (tmp_path / "news").mkdir()
+    write(0, *((f"{day:02d}/01/2024", str(day)) for day in range(1, 32)))
+    options = {**OPTIONS, "id": None, "metadata": ["date", "number"]}
+    model = sj.fit(tmp_path / "news", tmp_path / "model", 3, **options)
+    write(1, ("05/02/2024", "2.0"), ("06/02/2024", ""))
+    model.update(tmp_path / "news")
+    added = pq.read_table(tmp_path / "model.corpus" / "documents").slice(31)
+    assert [str(each) for each in added.column("date").to_pylist()] == ["2024-02-05", "2024-02-06"]
+    assert added.column("number").to_pylist() == [2, None]
 
 
 @pytest.mark.parametrize("engine", ["stod", "lr-jsmf"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -63,6 +63,10 @@ def parse_anchor_words(given: Any) -> Any:
     if not groups:
         raise InputError(f"{option.anchor_words(given)}: the file has no words; give one line per topic")
     return tuple(groups)
+
+
+def _are_words(group: Any) -> bool:
+    return isinstance(group, Iterable) and all(isinstance(word, str) for word in group)
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -163,8 +167,11 @@ class InferSettings(Settings):
         self._check_anchor_words()
 
     def _check_anchor_words(self) -> None:
-        if isinstance(word := self.anchor_words, str):
-            raise InputError(f"{option.anchor_words} is {word!r}; give a list of words, such as [{word!r}]")
+        given: Any = self.anchor_words
+        if isinstance(given, str | Mapping) or not all(map(_are_words, given)):
+            raise InputError(
+                f"{option.anchor_words} is {given!r}; list a word, or a list of words, for each topic"
+            )
         object.__setattr__(self, "anchor_words", self.anchor_groups)
         words = [word for group in self.anchor_groups for word in group]
         if not all(self.anchor_words):

@@ -24,9 +24,8 @@ logger = logging.getLogger(__name__)
 
 #: What R, pandas, SQL and Excel write for a missing value; it is null in columns of numbers and dates.
 _MISSING = r". - ? NA N/A n/a #N/A NULL null None NaN nan NaT \N 0000-00-00"
-_HEAD = 100  # values that are tried first
+_HEAD, _PER_DAY = 100, 86_400  # values that are tried first; seconds
 _EXACT = 10**15  # integers of up to 15 digits are exact in float64
-_PER_DAY = 86_400  # seconds
 _PLAUSIBLE = (3652 * _PER_DAY, 47_482 * _PER_DAY)  # 1980 to 2099, as seconds since 1970
 _MONTHS = pa.array(["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"])
 _HOURS = {"EDT": -4, "EST": -5, "CDT": -5, "CST": -6, "MDT": -6, "MST": -7, "PDT": -7, "PST": -8}
@@ -144,9 +143,8 @@ _NAMED = {
     "month year": f"{_NAME}[ -]{_YEAR}",
 }
 _MAIL = f"(?:{_WEEKDAY},? )?{_DAY} {_NAME} {_YEAR} {_TIME} {_ZONE}(?: [(][^)]*[)])?"
-_TWITTER = f"{_WEEKDAY} {_NAME} {_DAY} {_TIME} {_ZONE} {_YEAR}"
 _JAVASCRIPT = f"{_WEEKDAY} {_NAME} {_DAY} {_YEAR} {_TIME} (?:GMT)?{_ZONE}(?: [(][^)]*[)])?"
-_APACHE = rf"\[?{_DAY}/{_NAME}/{_YEAR}:{_TIME} {_ZONE}\]?"
+_WHOLE = "^-?(?:0|[1-9][0-9]{0,14})"
 _PARTS = {
     "months": f"{_YEAR}-(?P<month>[0-9]{{2}})(?:-(?P<day>[0-9]{{2}}))?",
     "quarters": f"{_YEAR}[- ]?Q(?P<quarter>[1-4])",
@@ -159,12 +157,10 @@ SECONDS, MILLISECONDS, EIGHT_DIGITS = "times (seconds)", "times (milliseconds)",
 KINDS: dict[str, Kind] = {
     SECONDS: Kind(UTC, "^[0-9]{9,10}(?:[.][0-9]{1,6})?$", partial(_since_1970, per_second=1)),
     MILLISECONDS: Kind(UTC, "^[0-9]{12,13}$", partial(_since_1970, per_second=1000)),
-    EIGHT_DIGITS: Kind(
-        DAY, "^(?P<year>1[6-9][0-9]{2}|20[0-9]{2})(?P<month>[0-9]{2})(?P<day>[0-9]{2})$", _by_parts
-    ),
+    EIGHT_DIGITS: Kind(DAY, r"^(?P<year>(?:1[6-9]|20)\d\d)(?P<month>\d\d)(?P<day>\d\d)$", _by_parts),
     "booleans": Kind(pa.bool_(), "$^", _by_arrow),  # never strings
     "integers": Kind(pa.int64(), "^(?:0|-?[1-9][0-9]{0,17})$", _by_arrow),
-    "numbers": Kind(pa.float64(), "^-?(?:0|[1-9][0-9]{0,14})(?:[.][0-9]+)?$", _by_arrow),
+    "numbers": Kind(pa.float64(), f"{_WHOLE}(?:[.][0-9]+)?$", _by_arrow),
     "dates": Kind(DAY, f"^{_ISO}$", _by_arrow),
     "times": Kind(TIME, f"^{_ISO}(?:[T ]{_CLOCK})?$", _by_arrow),
     "times in UTC": Kind(UTC, f"^{_ISO}[T ]{_CLOCK}(?:Z| UTC| ?[+-][0-9]{{2}}(?::?[0-9]{{2}})?)$", _by_arrow),
@@ -177,9 +173,13 @@ KINDS: dict[str, Kind] = {
         for order, date in (_ORDERS | _NAMED).items()
     },
     "times (mail)": Kind(UTC, f"^{_MAIL}$", _by_parts),
-    "times (Twitter)": Kind(UTC, f"^{_TWITTER}$", _by_parts),
+    "times (Twitter)": Kind(UTC, f"^{_WEEKDAY} {_NAME} {_DAY} {_TIME} {_ZONE} {_YEAR}$", _by_parts),
     "times (JavaScript)": Kind(UTC, f"^{_JAVASCRIPT}$", _by_parts),
-    "times (Apache)": Kind(UTC, f"^{_APACHE}$", _by_parts),
+    "times (Apache)": Kind(UTC, rf"^\[?{_DAY}/{_NAME}/{_YEAR}:{_TIME} {_ZONE}\]?$", _by_parts),
+    # After "numbers", so only of a column of integers of another corpus; pandas writes 2.0 beside missing values.
+    "whole numbers": Kind(
+        pa.int64(), f"{_WHOLE}(?:[.]0+)?$", lambda each, _: each.cast("double").cast("int64")
+    ),
 }
 
 
@@ -198,20 +198,17 @@ def kind_of_type(of: Any) -> str:
         wide = pa.int64() if types.is_integer(of) else pa.float64()
     elif types.is_date(of) or types.is_timestamp(of):
         wide = DAY if types.is_date(of) else UTC if of.tz else TIME
-    typed = (name for name, kind in KINDS.items() if kind.read is _by_arrow and kind.type == wide)
-    return next(typed, "")
+    return next((name for name, kind in KINDS.items() if kind.read is _by_arrow and kind.type == wide), "")
 
 
-_SHOWN = 20  # columns in a line
 _MOST_OTHERS, _SHARE_OF_OTHERS = 3, 0.1  # distinct strings, and share of the values, that are not of a kind
-_LONGEST = 40  # characters of a value in a line
+_SHOWN, _LONGEST = 20, 40  # columns, and characters of a value, in a line
 
 #: Words in names of columns whose numbers may be times, such as created_utc, retrieved_on and reviewTime.
 _OF_TIMES = re.compile(
     "(?:^|_)(?:time|date|datetime|timestamp|ts|epoch|utc|at|on|when|created|published|updated|modified|edited|posted|"
     "retrieved|crawled|sent|received|pubdate|unixtime)(?:_|$)"
 )
-
 
 #: By kind that values are, the number of each string that is not of the kind: none, or few and rare ones.
 Kinds = Mapping[str, Mapping[str, int]]
@@ -307,8 +304,11 @@ def _kinds_of_numbers(values: Any) -> Iterator[str]:
         yield EIGHT_DIGITS
     if integers and high < 2**63:
         yield "integers"
-    if not integers or -_EXACT < low <= high < _EXACT:
+    exact = -_EXACT < low <= high < _EXACT
+    if exact or not integers:
         yield "numbers"
+    if exact and pc.all(pc.equal(values, pc.round(values))).as_py():
+        yield "whole numbers"
 
 
 def choose_types(
@@ -318,20 +318,20 @@ def choose_types(
 ) -> tuple[dict[str, str], list[str]]:
     """Return the kind of each column, "" for strings, and lines to log.
 
-    ``known`` has the kinds of columns that another corpus determines ("" for strings); a column whose values are not
-    of it stays strings, with a warning. ``date_format`` is "day-first", "month-first", "none" or a format of
-    ``datetime.strptime``.
+    ``known`` has the kinds of the columns of another corpus; one whose values have another type stays strings, with a
+    warning. ``date_format`` is "day-first", "month-first", "none" or a format of ``datetime.strptime``.
     """
     known, chosen, notes, lines = known or {}, {}, [], list[str]()
     for name, summary in summaries.items():
         of_all = summary.ordered(of_all=True)
         kinds = [kind for kind in of_all if _allowed(name, kind, summary, date_format)]
         if name in known:
-            same = [kind for kind in of_all if known[name] == kind_of_type(kind_named(kind).type)]
-            kinds = [kind for kind in kinds if kind in same] or same
-            if known[name] and not kinds:
+            wanted = kind_of_type(kind_named(known[name]).type) if known[name] else ""
+            same = [kind for kind in of_all if wanted == kind_of_type(kind_named(kind).type)]
+            kinds = [known[name]] if known[name] in same else [kind for kind in kinds if kind in same] or same
+            if wanted and not kinds:
                 text = "%s: not all values are %s, as in the corpus of the vocabulary; they stay strings"
-                logger.warning(text, name, known[name])
+                logger.warning(text, name, wanted)
         elif name == EXCERPT or not summary.values:
             kinds = []
         chosen[name] = kind = kinds[0] if kinds else ""

@@ -23,16 +23,25 @@ FILES_NAME = "files.arrow"
 #: Key of the metadata of the table: whether the documents were numbered, because they have no ids.
 NUMBERED = b"numbered"
 
+#: Key of the kind of the values of each column of metadata, such as dates with the day first.
+KINDS = b"kinds"
+
 _COLUMNS = {name: pa.string() for name in ("source", "path", "state", "sha256")}
 SCHEMA = pa.schema({**_COLUMNS, "documents": pa.int64()})
 
 
 @dataclass(frozen=True)
 class Grown:
-    """The corpus that documents are added to: documents read for it so far, and whether these were numbered."""
+    """The corpus that documents are added to: documents read so far, whether they are numbered, kinds of columns."""
 
     documents_read: int
     numbered: bool
+    kinds: Mapping[str, str]
+
+    @classmethod
+    def of(cls, table: Any, documents_read: int) -> Grown:
+        noted = table.schema.metadata or {}
+        return cls(documents_read, noted.get(NUMBERED) == b"True", json.loads(noted.get(KINDS, b"{}")))
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,7 @@ class SourceFiles:
         """The path that the documents of a unit are recorded with."""
         return next(iter(self.states)) if self.whole else location(unit)
 
-    def table(self, runs: Iterable[tuple[str, int]], *, numbered: bool) -> Any:
+    def table(self, runs: Iterable[tuple[str, int]], *, numbered: bool, kinds: Mapping[str, str]) -> Any:
         """The table of a corpus from its ``runs`` of documents by path."""
         rows: list[tuple[str, int]] = []
         for path, documents in runs:
@@ -91,7 +100,9 @@ class SourceFiles:
             pa.array(values, kind)
             for values, kind in zip(zip(*fields, strict=True), SCHEMA.types, strict=True)
         ]
-        return pa.table(columns, SCHEMA).replace_schema_metadata({NUMBERED: str(numbered)})
+        return pa.table(columns, SCHEMA).replace_schema_metadata(
+            {NUMBERED: str(numbered), KINDS: json.dumps(kinds)}
+        )
 
     def followed(self, table: Any) -> Any:
         """The table of a corpus with files that were moved or touched where, and as, they are now."""

@@ -28,7 +28,7 @@ from streaming_jsmf.corpus.vocabulary import WordCounts
 from streaming_jsmf.corpus.write import Origin, finish_directory
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.fingerprint import fingerprint
-from streaming_jsmf.ingestion.files import FILES_NAME, NUMBERED, Grown, of_paths
+from streaming_jsmf.ingestion.files import FILES_NAME, Grown, of_paths
 from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.ingest import run_ingest
 from streaming_jsmf.ingestion.job import Ingest
@@ -80,8 +80,7 @@ class _Known:
 
     @property
     def grown(self) -> Grown:
-        numbered = (self.files.schema.metadata or {}).get(NUMBERED) == b"True"
-        return Grown(int(self.manifest.settings["documents_read"] or 0), numbered)
+        return Grown.of(self.files, int(self.manifest.settings["documents_read"] or 0))
 
     def schema(self) -> Any:
         path = self.corpus.shard_path(self.corpus.shards[0])
@@ -155,16 +154,17 @@ def grow_corpus(
                 f"the source lacks {len(gone):,} files with {lost:,} of the {known.corpus.n_documents:,} documents; to "
                 f"remove them, give {option.vanished('remove')}"
             )
-        batch, read = None, _Read(planned.files.table((), numbered=known.grown.numbered))
+        change = _Growing(known, new, gone, None, planned.files.table((), numbered=True, kinds={}))
         if planned.units:
             try:
                 batch = _ingested(planned, origin, known, execution, listener)
-                read = _Read(batch.files, batch.manifest.dropped, batch.manifest.settings)
+                found = batch.manifest
+                change = _Growing(known, new, gone, batch, batch.files, found.dropped, found.settings)
             except NothingLeftError as empty:
-                read = replace(read, dropped=empty.dropped, settings=empty.settings)
+                change = replace(change, dropped=empty.dropped, read=empty.settings)
                 warn_of_losses(empty.dropped, 0, empty.settings.get("tokens_read"))
     with sole_writer(place):
-        made = _Growing(known, new, gone, batch, read).written(place, since)
+        made = change.written(place, since)
     _remove(added)
     return made
 
@@ -212,30 +212,28 @@ def _ingested(
     before = {"documents_before": grown.documents_read}
     request, arguments = {**origin.request, **before}, {**planned.folder.arguments, **before}
     folder = replace(planned.folder, arguments=arguments, result=fingerprint(request))
-    planned = replace(planned, curation=replace(planned.curation, **rules), folder=folder, grows=grown)
+    kinds = {**planned.known_kinds, **grown.kinds}
+    curation = replace(planned.curation, **rules)
+    planned = replace(planned, curation=curation, folder=folder, grows=grown, known_kinds=kinds)
     origin, execution = replace(origin, request=request), execution.reporting_on("ingest")
     run_ingest(planned, origin, execution, listener, overwrite=True)
     return _Known.at(planned.folder.target)
 
 
 @dataclass(frozen=True)
-class _Read:
-    """What was read: the table of its files, what was dropped, and the settings that count it."""
-
-    files: Any
-    dropped: tuple[Dropped, ...] = ()
-    settings: Mapping[str, Json] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class _Growing:
-    """The change of a corpus: files that are ``new`` or changed, whose documents are ``batch``, and ``gone`` ones."""
+    """The change of a corpus: files that are ``new`` or changed, whose documents are ``batch``, and ``gone`` ones.
+
+    ``files`` is the table of those that were read, of whose documents some were ``dropped``; ``read`` counts them.
+    """
 
     known: _Known
     new: frozenset[str]
     gone: frozenset[str]
     batch: _Known | None
-    read: _Read
+    files: Any
+    dropped: Sequence[Dropped] = ()
+    read: Mapping[str, Json] = field(default_factory=dict)
 
     def written(self, place: StorePath, since: str) -> Corpus:
         """Write the corpus that replaces the one at ``place``."""
@@ -263,11 +261,15 @@ class _Growing:
         paths, sizes = (self.known.files.column(name) for name in ("path", "documents"))
         leaving = pc.is_in(paths, value_set=pa.array(sorted(self.new | self.gone), pa.string()))
         removed = np.repeat(np.asarray(leaving), np.asarray(sizes))
-        if self.batch is None or self.known.grown.numbered:
+        numbered = self.batch is None or self.batch.grown.numbered
+        if self.batch is None or (self.known.grown.numbered and numbered):
             return removed, 0
         before = self.known.ids()
         ids = _as_type(self.batch.ids(), before.type, "ids")
         replaced = np.asarray(pc.is_in(before, value_set=ids.combine_chunks()))
+        if self.known.grown.numbered or (numbered and replaced.any()):
+            wrong = "no ids, and others have their numbers" if numbered else "ids, and others are numbered"
+            raise InputError(f"added documents have {wrong}; use {option.id} as for fit, or fit again")
         return removed | replaced, int(replaced.sum())
 
     def _written_shards(
@@ -322,7 +324,7 @@ class _Growing:
         empty = of_paths(
             table.filter(pc.equal(table.column("documents"), 0)), self.new | self.gone, without=True
         )
-        added = of_paths(self.read.files, self.new)
+        added = of_paths(self.files, self.new)
         return pa.concat_tables([runs, empty, added]).replace_schema_metadata(table.schema.metadata)
 
     def _origin(self, removed: int, replaced: int, since: str, files: Any) -> Origin:
@@ -337,13 +339,12 @@ class _Growing:
             documents_changed=replaced,
             documents_removed=removed - replaced,
         )
-        dropped = [*manifest.dropped, *self.read.dropped]
+        dropped = [*manifest.dropped, *self.dropped]
         if settings.get(SINCE) != since or since == self.known.corpus.fingerprint:
             settings |= {**dict.fromkeys(CHANGES, 0), SINCE: since, NEW_WORDS: ""}
-        read = self.read.settings
-        settings |= {key: as_number(_number(read, key) + _number(settings, key)) for key in _READ}
-        settings |= {NEW_WORDS: read.get(NEW_WORDS, settings.get(NEW_WORDS))}
-        changes[NEW_TOKENS] += int(_number(read, NEW_TOKENS))
+        settings |= {key: as_number(_number(self.read, key) + _number(settings, key)) for key in _READ}
+        settings |= {NEW_WORDS: self.read.get(NEW_WORDS, settings.get(NEW_WORDS))}
+        changes[NEW_TOKENS] += int(_number(self.read, NEW_TOKENS))
         if self.batch:
             changes["documents_added"] += self.batch.manifest.totals.documents
             changes["tokens_added"] += int(self.batch.manifest.totals.tokens)

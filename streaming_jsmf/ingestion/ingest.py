@@ -231,7 +231,8 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, publish: Publish
         write_quarantine(ingest, made)
         if ingest.files is not None:
             runs = _runs(ingest, pieces, shards)
-            write_table(made / FILES_NAME, ingest.files.table(runs, numbered=not ingest.ids))
+            kinds = {column.name: column.kind for column in ingest.columns}
+            write_table(made / FILES_NAME, ingest.files.table(runs, numbered=not ingest.ids, kinds=kinds))
         described = replace(origin, dropped=dropped, settings=settings)
         finish_directory(made, entries, totals, described, full_forms(forms, totals.words))
 

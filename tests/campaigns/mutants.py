@@ -26,7 +26,7 @@ FLIPS: dict[type[ast.cmpop], type[ast.cmpop]] = {
 }
 
 #: Decorators of compiled functions, which cannot call functions of Python.
-COMPILERS = {"compiled", "njit", "jit", "vectorize", "guvectorize"}
+COMPILERS = {"compiled", "internal", "intrinsic", "overload", "njit", "jit", "vectorize", "guvectorize"}
 
 DELETED = (ast.Expr, ast.Assign, ast.AugAssign, ast.Raise, ast.Return, ast.Delete, ast.Break, ast.Continue)
 
