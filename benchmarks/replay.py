@@ -120,7 +120,6 @@ class Load:
 @dataclass(frozen=True)
 class Replayed:
     stage: str
-    folds: str
     documents: float
     partitions: int
     workers: int

@@ -11,7 +11,7 @@ thread, a scheduler that does one thing at a time, a store with latency per requ
 varying durations (a log-normal distribution, and one task in a hundred three times as long).
 
 Stages: scan 1 with a sample, scan 2 and the third moment. With `--wide`, also scan 2 for a million words, where
-multiplying and adding are measured in panels of that size. `folds` is the group size of the tree. `efficiency` is the
+multiplying and adding are measured in panels of that size. `efficiency` is the
 fraction of worker time spent on the tasks. The last columns name the bottleneck: `folds` is the minimum time of
 sequential combinations, `scheduler` that of the scheduler, `records` the time that the command needs for the record of
 each partition. `disk` is the maximum size of temporary results in the store, `moved` the bytes of commits relative to
@@ -42,7 +42,7 @@ from benchmarks.stage_costs import NONZEROS, measure, scheduler_seconds, wide
 from streaming_jsmf import ScanSettings
 from streaming_jsmf.config.scan import SAMPLED_DOCUMENTS
 from streaming_jsmf.jobs.checkpoints import PartialResult
-from streaming_jsmf.jobs.order import FAN_IN, FoldOrder, FoldStep
+from streaming_jsmf.jobs.order import FoldOrder, FoldStep
 from streaming_jsmf.jobs.run import Job, Part
 from streaming_jsmf.moments.stages.range import held_bytes
 from streaming_jsmf.storage.objects import FILE_THREADS
@@ -66,18 +66,18 @@ class NamedStage:
         raise NotImplementedError
 
 
-def fold_graph(n_partitions: int, workers: int, fan_in: int = FAN_IN) -> dict[Any, Any]:
+def fold_graph(n_partitions: int, workers: int) -> dict[Any, Any]:
     """The graph of a scan with this many partitions: key -> Dask task."""
     keys = tuple(f"{number:032x}" for number in range(n_partitions))
     parts = [Part(key, 1) for key in keys]
-    job = Job(NothingDone(), NamedStage(), parts, FoldOrder(keys, "", fan_in=fan_in))  # type: ignore[arg-type]
+    job = Job(NothingDone(), NamedStage(), parts, FoldOrder(keys, ""))  # type: ignore[arg-type]
     return dict(job.graph(workers).__dask_graph__())  # type: ignore[union-attr]
 
 
 @cache
-def graph_tasks(n_partitions: int, workers: int, fan_in: int) -> tuple[Task, ...]:
+def graph_tasks(n_partitions: int, workers: int) -> tuple[Task, ...]:
     """The real graph as input of the simulator, in the order of Dask's priorities."""
-    graph = fold_graph(n_partitions, workers, fan_in)
+    graph = fold_graph(n_partitions, workers)
     places = dask_order(graph)
     by_priority = sorted(graph, key=places.__getitem__)
     numbers = {key: number for number, key in enumerate(by_priority)}
@@ -91,7 +91,7 @@ def graph_tasks(n_partitions: int, workers: int, fan_in: int) -> tuple[Task, ...
     )
 
 
-def replay(costs: Costs, documents: float, budget: int | None, on: Machine, fan_in: int) -> Replayed:
+def replay(costs: Costs, documents: float, budget: int | None, on: Machine) -> Replayed:
     """Simulate one scan; ``budget`` is ``partition_nonzeros``."""
     nonzeros = documents * NONZEROS
     settings = ScanSettings(max_topics=costs.max_topics)
@@ -100,13 +100,12 @@ def replay(costs: Costs, documents: float, budget: int | None, on: Machine, fan_
     held = min(partition, int(nonzeros))
     share = min(1.0, max(SAMPLED_DOCUMENTS, costs.n_words) / documents)
     sample_bytes = held_bytes(share, held) / 2 if costs.sampled else 0.0
-    tasks = graph_tasks(count, on.workers, fan_in)
+    tasks = graph_tasks(count, on.workers)
     load = Load(tasks, costs, held, sample_bytes, on)
     simulated = Replay(load)
     records = count * costs.requests[2] * on.latency / FILE_THREADS
     return Replayed(
         costs.stage,
-        str(fan_in),
         documents,
         count,
         on.workers,
@@ -163,20 +162,19 @@ def replayed(
     documents: Sequence[float],
     budgets: Sequence[int | None],
     machines: Sequence[Machine],
-    fan_ins: Sequence[int],
 ) -> list[Replayed]:
-    """Print and return a row per stage, corpus size, partition size, machine and group size."""
+    """Print and return a row per stage, corpus size, partition size and machine."""
     click.echo(
-        "| stage | folds | documents | partitions | workers | time | efficiency | bound | disk | moved |\n"
-        + "|---" * 10
+        "| stage | documents | partitions | workers | time | efficiency | bound | disk | moved |\n"
+        + "|---" * 9
         + "|"
     )
     rows = []
-    for costs, size, budget, on, fan_in in itertools.product(stages, documents, budgets, machines, fan_ins):
-        row = replay(costs, size, budget, on, fan_in)
+    for costs, size, budget, on in itertools.product(stages, documents, budgets, machines):
+        row = replay(costs, size, budget, on)
         rows.append(row)
         click.echo(
-            f"| {row.stage} | {row.folds} | {size:.0e} | {row.partitions:,} | {row.workers:,} | "
+            f"| {row.stage} | {size:.0e} | {row.partitions:,} | {row.workers:,} | "
             f"{row.seconds / 60:,.1f} min | {row.efficiency:.2f} | {row.bound} | {row.most_bytes / 1e9:,.2f} GB | "
             f"{row.committed:.2f} |"
         )
@@ -206,12 +204,6 @@ def weighed() -> list[dict[str, float]]:
 )
 @click.option(
     "--partitions", default="", help="Nonzeros per partition, separated by commas.  [default: as in a scan]"
-)
-@click.option(
-    "--fan-in",
-    default=str(FAN_IN),
-    show_default=True,
-    help="Group sizes, separated by commas.",
 )
 @click.option("--words", default=50_000, show_default=True, help="Words of the corpus used to measure costs.")
 @click.option("--max-topics", default=50, show_default=True)
@@ -244,7 +236,6 @@ def main(
     documents: str,
     workers: str,
     partitions: str,
-    fan_in: str,
     words: int,
     max_topics: int,
     bandwidth: float,
@@ -271,8 +262,7 @@ def main(
     click.echo(f"scheduler: {scheduler * 1e3:.2f} ms a task\n")
     machines = [Machine(int(count), scheduler, bandwidth, latency) for count in numbers(workers)]
     budgets = [int(number) for number in numbers(partitions)] if partitions else [None]
-    fan_ins = [int(number) for number in numbers(fan_in)]
-    rows = replayed(stages, numbers(documents), budgets, machines, fan_ins)
+    rows = replayed(stages, numbers(documents), budgets, machines)
     graphs = weighed()
     if target is not None:
         target.write_text(

@@ -2,20 +2,22 @@
 
     python -m pipelines.coherence_repetition OUT --corpus kos=KOS --corpus nips=data_specs/uci_nips [--topics 20,50]
 
-The first table has the methods of `pipelines.stod_fig2` and, from `pipelines.equal_time`, LR-JSMF with and without ten
+The first table has the methods of `pipelines.stod_fig2` and, as in `pipelines.quality`, LR-JSMF with and without ten
 steps of polish. The second changes the topics of Gibbs sampling (1,000 sweeps) and of polished LR-JSMF:
 
 - *copies*: the lists of the tenth of the topics with the lowest NPMI become copies of those with the highest;
 - *merged*: the two nearest topics (L1) become their mean until a tenth of the topics is gone;
 - *common words*: each topic is mixed half and half with the words of the whole corpus.
 
-It uses the results of both commands in OUT, and computes what is missing. It writes coherence_repetition.parquet,
-coherence_repetition.md and coherence_repetition.svg.
+It uses what OUT has of the results of `pipelines.stod_fig2`, and computes what is missing. It writes
+coherence_repetition.parquet, coherence_repetition.md and coherence_repetition.svg.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from pipelines import equal_time, stod_fig2
+from pipelines import quality, stod_fig2
 from pipelines.common import options, pictures
 from pipelines.common.chains import chain
 from pipelines.common.data import NIPS, prepared
@@ -86,10 +88,16 @@ def models(
     trial: FittedCorpus, n_topics: int, seed: int, out: Path, kept: bool, sampled: bool
 ) -> Iterator[tuple[str, Arrays]]:
     """LR-JSMF before and after polish, and Gibbs sampling if ``sampled``."""
-    own = FittedCorpus(trial.name, trial.corpus, out / "equal_time" / trial.name)
-    for steps, found in equal_time.polished(own, n_topics, seed, Results(own.folder / "cells", kept)):
-        if steps in (0, STEPS):
-            yield "LR-JSMF polished" if steps else "LR-JSMF", found
+    own = Results(out / "polished" / trial.name, kept)
+    base = {"corpus": trial.corpus.fingerprint, "K": n_topics, "seed": seed}
+    keys = {steps: {**base, "steps": steps} for steps in (0, STEPS)}
+    if not kept and not all(own.has_arrays(key) for key in keys.values()):
+        with tempfile.TemporaryDirectory() as name:
+            for steps, found in quality.polished(trial.fitted, n_topics, seed, Path(name), [*keys]):
+                own.arrays(keys[steps], partial(dict, found))
+    for steps, key in keys.items():
+        with suppress(CellMissing):
+            yield "LR-JSMF polished" if steps else "LR-JSMF", own.arrays(key, dict)
     of = (trial.documents.fitted, trial.corpus.fingerprint, n_topics, seed, SWEEPS)
     for sweeps, found in chain(*of, Results(out / "chains", kept)) if sampled else ():
         if sweeps == SWEEPS:

@@ -22,10 +22,11 @@ NAME.svg and NAME.json.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -185,11 +186,31 @@ def table(rows: Sequence[Row]) -> str:
     cells: dict[tuple[str, int, int], list[Row]] = {}
     for row in shown:
         cells.setdefault((row["method"], row["K"], row["words"]), []).append(row)
-    lines = [
+    return markdown(["method", "K", "words N", *columns.values()], _lines(cells, columns))
+
+
+def group_table(rows: Sequence[Row], sizes: Sequence[int]) -> str:
+    """Means over groups of so many consecutive K, and the deviations between their K."""
+    columns = {
+        name: COLUMNS[name] for name in ("volume", "relative_recovery", "scaled_recovery", "incoherence")
+    }
+    groups = np.split(sorted({row["K"] for row in rows}), np.cumsum(sizes)[:-1])
+    of_k = {k: ", ".join(map(str, group)) for group in groups for k in group}
+    per_k: dict[tuple[str, int, int], list[Row]] = {}
+    for row in rows:
+        per_k.setdefault((row["method"], row["K"], row["words"]), []).append(row)
+    cells: dict[tuple[str, str, int], list[Row]] = {}
+    for (method, k, words), several in per_k.items():
+        means = {name: float(np.mean([row[name] for row in several])) for name in columns}
+        cells.setdefault((method, of_k[k], words), []).append(means)
+    return markdown(["method", "group of K", "words N", *columns.values()], _lines(cells, columns))
+
+
+def _lines(cells: Mapping[tuple[str, Any, int], list[Row]], columns: Iterable[str]) -> list[list[object]]:
+    return [
         [method, k, f"{words:,}", *(spread([row.get(name) for row in several]) for name in columns)]
         for (method, k, words), several in cells.items()
     ]
-    return markdown(["method", "K", "words N", *columns.values()], lines)
 
 
 @click.command(help=__doc__)
@@ -204,6 +225,7 @@ def table(rows: Sequence[Row]) -> str:
 @options.several("sizes", [1000, 2000, 4000, 8000, 16_000, 32_000, 64_000], help="Sizes of vocabularies.")
 @click.option("--ngrams", type=int, default=None, help="For texts: 2 also counts bigrams.")
 @options.several("topics", [10, 50])
+@click.option("--groups", type=options.Several(int), help="Sizes of groups of K for a table of means.")
 @options.label("fig4")
 @options.SEEDS
 @options.several("methods", ("AP", "LR-JSMF", "PALM low-rank"))
@@ -217,6 +239,7 @@ def main(
     sizes: list[int],
     ngrams: int | None,
     topics: list[int],
+    groups: list[int] | None,
     label: str,
     seeds: int,
     methods: list[str],
@@ -246,11 +269,12 @@ def main(
             for method in here:
                 tried = seeds if METHODS[method].random else 1
                 rows += [scorer.row(method, n_topics, seed) for seed in range(tried)]
-    publish(out, label, rows, table(rows), used)
+    text = table(rows) if groups is None else f"{group_table(rows, groups)}\n\n{table(rows)}"
+    publish(out, label, rows, text, used)
     drawn = [*fixed_hulls(rows), *rows]
     figure = pictures.grid(drawn, "K", "words", {column: METRICS[column] for column in DRAWN})
     pictures.save(figure, out / f"{label}.svg")
-    click.echo(table(rows))
+    click.echo(text)
 
 
 if __name__ == "__main__":

@@ -3,15 +3,18 @@
     python -m pipelines.pages
 
 A table below `<!-- table 1 of stod_fig1/stod_fig1 -->` is the first table of docs/results/stod_fig1/stod_fig1.md; the
-command writes all of them again. Every other number with a decimal point must occur, to the digits given, in the tables
-of a result that its section, or its row in a table with a column *record*, has named so far; or it is computed from
-such numbers in a comment, `<!-- 2.2 = 8.8 / 4.0 -->`. Numbers of the papers are those in the column *paper* of a page,
-and settings are written as code. From a block that says "no record" to one that names a result nothing is checked.
+command writes all of them again. Every other number with a decimal point, and every integer above 1,000 that is no
+multiple of 100 (those are sizes and settings), must occur, to the digits given, in the tables of a result or among the
+sizes in its record, if its section, or its row in a table with a column *record*, has named the result so far; or it is
+computed from such numbers in a comment, `<!-- 2.2 = 8.8 / 4.0 -->`. Numbers of the papers are those in the column
+*paper* of a page, and settings are written as code. From a block that says "no record", which must tell the number of
+runs, to one that names a result nothing is checked.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import operator
 import re
 from collections.abc import Iterator
@@ -31,13 +34,19 @@ PAGES = tuple(
         "docs/quality.md",
         "docs/performance.md",
         "docs/findings/anchor_stability.md",
+        "docs/findings/equal_time.md",
+        "docs/findings/later_papers.md",
     )
 )
 
 COPY = re.compile(r"(<!-- table (\d+) of (\S+) -->\n\n?)((?:\|.*\n)*)")
 COMPUTED = re.compile(r"<!-- (\S+) = (.+?) -->")
-NUMBER = re.compile(r"(?<![\w.])-?(?:\d[\d,]*)?\.\d+(?:e-?\d+)?(?![\w])|(?<![\w.])\d+e-\d+")
+NUMBER = re.compile(
+    r"(?<![\w.])-?(?:\d[\d,]*)?\.\d+(?:e-?\d+)?(?![\w])|(?<![\w.])\d+e-\d+"
+    r"|(?<![\w.,])(?!\d+(?:,\d+)*00\b)\d{1,3}(?:,\d{3})+(?![\w]|[.,]\d)"
+)
 ANY_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?|-?\.\d+")
+RUNS = re.compile(r"\b(?:runs?|medians?|means|seeds?|turns|deviations?)\b", re.IGNORECASE)
 NAMED = re.compile(r"results/(\w+)")
 #: Code, addresses, comments and versions contain no results.
 SKIPPED = re.compile(r"`[^`]*`|\]\([^)]*\)|<!--.*?-->|(?:Python |Apache-|CC BY )\d\.\d+", re.DOTALL)
@@ -68,7 +77,10 @@ def unknown_numbers(text: str) -> list[str]:
                 known = list(papers)
             if names := {name for name in NAMED.findall(block) if (RESULTS / name).is_dir()}:
                 known += [number for name in sorted(names) for number in _numbers_of(name)]
-            recorded = "no record" not in block.lower() and (recorded or bool(names))
+            unrecorded = "no record" in block.lower()
+            recorded = not unrecorded and (recorded or bool(names))
+            if unrecorded and not RUNS.search(block):
+                found.append(f"{heading}: no record, and no number of runs")
             for number, formula in COMPUTED.findall(block):
                 if _agree(number, [_value(formula, known)]):
                     known.append(number)
@@ -99,7 +111,14 @@ def _column(text: str, title: str) -> list[str]:
 
 def _numbers_of(name: str) -> list[str]:
     texts = [path.read_text(encoding="utf-8") for path in sorted((RESULTS / name).glob("*.md"))]
-    return [number for text in texts for number in ANY_NUMBER.findall(text)]
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in (RESULTS / name).glob("*.json")]
+    sizes = [
+        f"{row[size]}"
+        for each in records
+        for row in each["corpora"].values()
+        for size in ("documents", "words")
+    ]
+    return sizes + [number for text in texts for number in ANY_NUMBER.findall(text)]
 
 
 def _agree(number: str, values: list[float]) -> bool:

@@ -29,7 +29,7 @@ from streaming_jsmf.inference.anchors import (
     soft_cliques,
 )
 from streaming_jsmf.inference.law import AnchorRules, anchor_words, low_rank_anchor_words
-from streaming_jsmf.inference.words import characteristic_words, prominent_words
+from streaming_jsmf.inference.words import characteristic_words, longer_lists, prominent_words
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.simulation import simulate_lda
@@ -265,6 +265,9 @@ def test_word_lists_fall_and_break_ties_by_id() -> None:
     b = np.array([[0.1, 0.5], [0.4, 0.25], [0.4, 0.25], [0.1, 0.0]])
     np.testing.assert_array_equal(prominent_words(b, 3), [[1, 2, 0], [0, 1, 2]])
     np.testing.assert_array_equal(characteristic_words(b.T, 2), [[1, 2], [0, 1]])
+    for cut in range(1, 4):
+        longer = longer_lists(np.array([[1], [0]]), [b[:cut], b[cut:]], 3)
+        np.testing.assert_array_equal(longer, prominent_words(b, 3))
 
 
 # -- Anchors that the user gives: alone, with others found beside them, and several words as one --

@@ -10,16 +10,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines import (
-    equal_time,
     example_topics,
+    later_papers,
     lr_jsmf_fig3,
+    lr_jsmf_fig4,
     lr_jsmf_table1,
     one_pass,
     softclique,
     stod_fig1,
     stod_tables,
 )
-from pipelines.common import experiment
+from pipelines.common import experiment, quality_tables
 from pipelines.pages import PAGES, RESULTS, unknown_numbers, with_tables
 
 Rows = list[dict[str, Any]]
@@ -53,7 +54,9 @@ MAKERS: dict[str, Callable[[Rows], str]] = {
     **dict.fromkeys(("table1", "items_topics"), lr_jsmf_table1.table),
     **dict.fromkeys(("stod_table3_kos", "stod_table3_nips"), example_topics.table),
     "one_pass": one_pass.table,
-    "equal_time": equal_time.table,
+    "quality": quality_tables.tables,
+    "later_papers": later_papers.tables,
+    "fig4_groups": lambda rows: lr_jsmf_fig4.group_table(rows, (4, 5)),
 }
 
 

@@ -21,19 +21,22 @@ from click.testing import CliRunner
 from scipy import sparse
 from scipy.io import loadmat, savemat
 
-from pipelines import authors_code, equal_time, jsmf_2015, lr_jsmf_fig4, softclique, stod_fig1, stod_fig2
-from pipelines.common import as_printed, data, peers, pictures, provenance, results, tables
+from pipelines import authors_code, jsmf_2015, lr_jsmf_fig4, quality, softclique, stod_fig1, stod_fig2
+from pipelines.common import as_printed, data, peers, pictures, provenance, quality_tables, results, tables
 from pipelines.common.chains import chain
 from pipelines.common.matching import match_topics
 from pipelines.common.methods import Setup
 from pipelines.common.results import CellMissing, Results, publish
 from pipelines.common.scores import Scorer, distances, pivot_gap
+from pipelines.common.sequential import sampled_perplexity, sweeps
 from pipelines.common.tod import DocumentMoments, tod
 from pipelines.lr_jsmf_fig4 import SparseScorer
 from pipelines.lr_jsmf_table1 import pairing
 from pipelines.stale_results import changed_groups
 from pipelines.stale_results import main as stale_results
 from streaming_jsmf import StodSettings, open_corpus
+from streaming_jsmf.evaluation.topic_shape import recovery_error
+from streaming_jsmf.inference.perplexity import Completer, observed_half
 from tests import reference_stod
 from tests.corpora import planted, write_corpus
 
@@ -186,6 +189,33 @@ def test_gibbs_sampling_yields_topics_after_each_number_of_sweeps() -> None:
         np.testing.assert_allclose(found.word_topic.sum(axis=0), 1, rtol=1e-5)
         assert (found.word_topic[2] == 0).all()  # in no document
     assert (many.word_topic.max(axis=0) > 0.8).all()
+
+
+def test_shares_by_gibbs_sampling_predict_as_all_assignments_of_topics_do() -> None:
+    """Two observed tokens have four assignments, whose posterior gives the exact probability of the others."""
+    topics, prior = np.array([[0.6, 0.1], [0.3, 0.2], [0.1, 0.7]]), np.array([0.3, 0.2])
+    counts = sparse.csr_array(np.tile(np.array([[2, 1, 1], [1, 1, 2]]), (2000, 1)))
+    completer = Completer.of(topics, prior, np.ones(3))
+    halves, logs = observed_half(counts, completer.keys, 0), []
+    for row, observed in zip(counts.toarray(), halves.toarray(), strict=True):
+        words, shares, total = np.repeat(np.arange(3), observed.astype(int)), np.zeros(2), 0.0
+        for chosen in np.ndindex(2, 2):
+            first, second = prior[chosen[0]], prior[chosen[1]] + (chosen[0] == chosen[1])
+            weight = completer.topics[words, chosen].prod() * first * second
+            shares += weight * (prior + np.bincount(chosen, minlength=2)) / (prior.sum() + 2)
+            total += weight
+        logs.append((row - observed) @ np.log(completer.topics @ (shares / total)))
+    assert sampled_perplexity(completer, counts) == pytest.approx(np.exp(-np.mean(logs) / 2), rel=0.01)
+
+
+def test_sweeps_keep_all_tokens_and_find_topics() -> None:
+    documents = planted(400, 60, 3, length=40, seed=6)
+    counts = sparse.csr_array(documents.counts.astype(np.int32))
+    start = 0.7 * documents.word_topic + 0.3 / 60
+    *_, found = sweeps(counts, start, np.full(3, 0.1), [1.5] * 10 + [1.0] * 20, seed=1)
+    np.testing.assert_allclose(found.sum(axis=1), counts.sum(axis=0))
+    errors = [recovery_error(each / each.sum(axis=0), documents.word_topic) for each in (start, found)]
+    assert errors[1] < 0.7 * errors[0]
 
 
 def test_drawn_documents_have_the_given_lengths_and_topics() -> None:
@@ -353,7 +383,8 @@ SCRIPTS = {
     "stod_tables": ("stod_tables", ".svg", 2 * 3),
     "tod_dense": ("tod_dense", "", 3),
     "softclique": ("softclique", ".svg", None),
-    "equal_time": ("equal_time", ".svg", 2 * len(equal_time.STEPS)),
+    "quality": ("quality", ".svg", 2 * sum(len(quality_tables.STEPS[name]) for name in quality.QUICK)),
+    "later_papers": ("later_papers", "", 2 * 8 + (2 + 1) * 5 + 2 * 6),
     "coherence_repetition": ("coherence_repetition", ".svg", 2 * (len(stod_fig2.METHODS) + 1 + 4)),
 }
 
@@ -430,6 +461,18 @@ def check_stod_tables(out: Path) -> None:
         )
 
 
+def check_quality(out: Path) -> None:
+    rows = pq.read_table(out / "quality.parquet").to_pylist()
+    of_first = {(row["method"], row["steps"]): row for row in rows if row["seed"] == 0}
+    start, better = of_first["polished", 0], of_first["polished", 10]
+    for name in ("perplexity", "sampled_perplexity"):
+        assert better[name] < start[name]
+        assert of_first["annealed", 200][name] < start[name]
+    assert all(row["sampled_perplexity"] == pytest.approx(row["perplexity"], rel=0.01) for row in rows)
+    [_, _, schedules, *_] = tables_in(out / "quality.md")
+    assert [(row["minus"], row["seeds"]) for row in schedules] == [("polished", "2"), ("plain", "2")]
+
+
 def check_softclique(out: Path) -> None:
     coherence, times = tables_in(out / "softclique.md")[:2]
     assert [row["method"] for row in coherence] == ["FAW", "SC", "LR-JSMF", "random words"]
@@ -444,6 +487,7 @@ CHECKS = {
     "stod_fig2": check_stod_fig2,
     "stod_tables": check_stod_tables,
     "softclique": check_softclique,
+    "quality": check_quality,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -157,6 +158,7 @@ def test_documents_and_groups_are_those_of_the_queries(model: Path, shares: Path
     np.testing.assert_array_equal(years.shares.ravel(), frame["share"])
     np.testing.assert_array_equal(years.errors.ravel(), frame["standard_error"])
     assert (titles.ordered, len(titles.names)) == (False, 90)
+    assert not replace(years, values=(0, 1, None)).ordered
 
 
 def test_years_are_made_of_dates(model: Path, shares: Path, opened: SharesFile, tmp_path: Path) -> None:

@@ -284,6 +284,16 @@ def test_new_words_are_told(folder: Path) -> None:
     assert found["tokens_added"] == 20 * 24
 
 
+def test_bad_records_of_an_update_are_quarantined_on_request(folder: Path) -> None:
+    write_day(folder / "news", 3, texts(20, 3))
+    with (folder / "news" / "day3.csv").open("a") as file:
+        file.write("one,2024-01-01,too,many,fields\n")
+    line = ("update", folder / "model", folder / "news", "--scheduler", "synchronous")
+    assert called(*line).code == 2
+    assert called(*line, "--on-bad-record", "quarantine").code == 0
+    assert len(ids_of(folder)) == 200
+
+
 def test_data_in_memory_are_added_once(tmp_path: Path) -> None:
     def of_day(day: int) -> list[str]:
         return [text for _, text in texts(40, day).values()]

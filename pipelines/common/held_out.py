@@ -26,8 +26,9 @@ class Split:
     held_out: sparse.csr_array
 
     @classmethod
-    def of(cls, counts: sparse.csr_array) -> Split:
-        held_out = np.arange(counts.shape[0]) % HELD_OUT == HELD_OUT - 1
+    def of(cls, counts: sparse.csr_array, seed: int = 0) -> Split:
+        """Every fifth document is held out, beginning elsewhere for each seed."""
+        held_out = np.arange(counts.shape[0]) % HELD_OUT == HELD_OUT - 1 - seed % HELD_OUT
         return cls(counts[~held_out], counts[held_out])
 
 
@@ -52,11 +53,16 @@ class FittedCorpus:
 
     def scores(self, listed: NDArray[np.int64]) -> dict[str, float]:
         """NPMI of lists of words (K x 10) in fitted and held-out documents, and the share of distinct words."""
-        return {
-            "npmi": coherence_of(self.documents.fitted, listed),
-            "held_out_npmi": coherence_of(self.documents.held_out, listed),
-            "distinct": distinct_share(listed),
-        }
+        return scores_of(self.documents, listed)
+
+
+def scores_of(documents: Split, listed: NDArray[np.int64]) -> dict[str, float]:
+    """NPMI of lists of words (K x 10) in fitted and held-out documents, and the share of distinct words."""
+    return {
+        "npmi": coherence_of(documents.fitted, listed),
+        "held_out_npmi": coherence_of(documents.held_out, listed),
+        "distinct": distinct_share(listed),
+    }
 
 
 def coherence_of(counts: sparse.csr_array, words: NDArray[np.int64]) -> float:

@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = "streaming_jsmf"
 
 #: Modules that only show results.
-SHOWING = ("pictures", "provenance", "results", "tables")
+SHOWING = ("pictures", "provenance", "quality_tables", "results", "tables")
 
 #: File among stored results: the versions of the code that computed them.
 COMPUTED_BY = "versions.json"

@@ -74,6 +74,9 @@ class Results:
         with np.load(path, allow_pickle=False) as kept:
             return {name: kept[name] for name in kept.files}
 
+    def has_row(self, key: Mapping[str, Any]) -> bool:
+        return self._path(key, ".json").exists()
+
     def has_arrays(self, key: Mapping[str, Any]) -> bool:
         return self._path(key, ".npz").exists()
 

@@ -188,7 +188,8 @@ def fit(source: str, model: str, topics: str, as_json: bool = False, **options: 
 @path("model")
 @click.argument("source")
 @options_of(UpdateSettings)
-@ingest_options(without=FIXED_BY_MODEL, common=())
+@ingest_options(only=("files",), common=())
+@ingest_options(without=(*FIXED_BY_MODEL, "files"), common=(), default="as for fit")
 @json_option(help="Print the changes as JSON.")
 def update(model: str, source: str, as_json: bool = False, **options: Any) -> str:
     """Let MODEL, which fit made, follow its source.

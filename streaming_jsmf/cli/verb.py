@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
 
@@ -204,13 +205,15 @@ def options_of(
     only: Collection[str] | None = None,
     without: Collection[str] = (),
     common: Collection[str] | None = None,
+    default: str = "",
 ) -> Decorator:
     """A decorator: the fields of settings classes as options, ``only`` some of them or all ``without`` others.
 
-    ``common`` names the options that are not rare (None: as the fields declare).
+    ``common`` names the options that are not rare (None: as the fields declare), ``default`` is what help shows instead
+    of the declared defaults.
     """
     fields = [
-        field
+        replace(field, absent=default or field.absent)
         for name, field in declared_in(kinds).items()
         if field.option and name not in without and (only is None or name in only)
     ]

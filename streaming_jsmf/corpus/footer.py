@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,11 +19,8 @@ from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError, first_line, pass_on_machine
 from streaming_jsmf.storage.local import require_regular
-from streaming_jsmf.storage.objects import state_in
+from streaming_jsmf.storage.objects import State, state_in
 from streaming_jsmf.storage.paths import AnyPath, file_size, is_chain, is_url, open_file, sha256_of, state_of
-
-#: What ``state_of`` tells about a file; None if its file system has nothing that changes with the contents.
-State: TypeAlias = tuple[int | str | None, ...] | None
 
 #: What to do about a damaged or missing shard.
 RESTORE = "restore it or build the corpus again"

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from streaming_jsmf.corpus.footer import Footer, RowGroup, State, read_footer, require_hash
+from streaming_jsmf.corpus.footer import Footer, RowGroup, read_footer, require_hash
 from streaming_jsmf.corpus.manifest import (
     MANIFEST_NAME,
     Json,
@@ -25,7 +25,7 @@ from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, Vocabu
 from streaming_jsmf.display import location, printable
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.storage.local import CHECK_OR_LIST
-from streaming_jsmf.storage.objects import in_threads
+from streaming_jsmf.storage.objects import State, in_threads
 from streaming_jsmf.storage.paths import (
     MARK,
     AnyPath,

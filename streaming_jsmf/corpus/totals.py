@@ -35,8 +35,8 @@ from streaming_jsmf.storage.tables import (
     write_table,
 )
 
-#: Size of what a range is made of, in bytes of the source, and the largest number of ranges.
-RANGE_BYTES, MOST_RANGES = 32 << 20, 1024
+#: Size of what a range is made of, in bytes of the source, and the largest number of ranges: each reads all files.
+RANGE_BYTES, MOST_RANGES = 32 << 20, 256
 
 #: Rows of all tables in memory during a merge.
 MERGE_ROWS = 1_000_000

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from streaming_jsmf.corpus.footer import ShardCheck, State, open_parquet
+from streaming_jsmf.corpus.footer import ShardCheck, open_parquet
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.run import Part
+from streaming_jsmf.storage.objects import State
 
 
 @dataclass(frozen=True)

@@ -96,8 +96,10 @@ class Groups:
 
     @property
     def ordered(self) -> bool:
-        """Whether all values are numbers or times, which a line may connect."""
-        return len(self.known.values) > 1 and all(map(is_time, self.known.values))
+        """Whether a line may connect the values: times, or at least three numbers, because 0 and 1 are classes."""
+        values = self.known.values
+        fewest = 3 if any(isinstance(value, int | float) for value in values) else 2
+        return len(values) >= fewest and all(map(is_time, values))
 
     @property
     def drawn(self) -> Groups:

@@ -21,8 +21,8 @@ from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.records import Place, document_ids, id_column, without_views
 from streaming_jsmf.corpus.units import Partition, WorkUnit
-from streaming_jsmf.documents.share_arrays import TOPIC, write_zarr
 from streaming_jsmf.documents.share_files import (
+    TOPIC,
     open_shares,
     shares_schema,
     stored_about,
@@ -30,6 +30,7 @@ from streaming_jsmf.documents.share_files import (
     write_directory,
     write_parquet,
     write_row_groups,
+    write_zarr,
 )
 from streaming_jsmf.documents.shares import (
     DOCUMENT_ID,

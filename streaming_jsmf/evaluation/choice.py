@@ -98,14 +98,16 @@ def choose(rows: Sequence[Measures]) -> Choice:
 def _reason(rows: Sequence[Measures], place: int, compared: Sequence[Measure]) -> str:
     if len(rows) == 1 or not compared:
         return "there is nothing to compare it with"
-    said = [f"of {', '.join(measure.title for measure in compared)} together it loses least"]
-    for step, name in ((-1, "fewer"), (1, "more")):
+    said = [f"smallest loss over {', '.join(measure.title for measure in compared)}"]
+    for step in (-1, 1):
         if 0 <= place + step < len(rows):
             other = rows[place + step]
-            said.append(f"{other.n_topics} topics, {name}, {_against(rows[place], other, compared)}")
+            said.append(f"with {other.n_topics}, {_against(rows[place], other, compared)}")
         elif rows[place].n_topics + step > 1:
             said.append(
-                f"it has the {'fewest' if step < 0 else 'most'} topics of all, so also compare {name}"
+                "this is the smallest, also compare fewer"
+                if step < 0
+                else "this is the largest, also compare more"
             )
     return "; ".join(said)
 
@@ -114,9 +116,9 @@ def _against(chosen: Measures, other: Measures, compared: Sequence[Measure]) -> 
     losses = [(measure.loss(measure.of(other), measure.of(chosen)), measure) for measure in compared]
     worst, measure = max(losses, key=lambda pair: pair[0])
     if worst <= 0:
-        return "do as well"
+        return "no measure is worse"
     values = (number_text(measure, measure.of(row)) for row in (other, chosen))
-    return f"have {measure.title} {' instead of '.join(values)}"
+    return f"{measure.title} is {' instead of '.join(values)}"
 
 
 def number_text(measure: Measure, value: float | None) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError, StoreError, option
 from streaming_jsmf.evaluation.inputs import RowSketch, SelectedCounts
-from streaming_jsmf.evaluation.word_counts import count_documents, count_job
+from streaming_jsmf.evaluation.word_counts import CountReduction, count_job
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.inference.perplexity import Completion
 from streaming_jsmf.inference.words import characteristic_words
@@ -82,8 +81,8 @@ def counts_of(
     resumes an interrupted pass. Results are bit-identical for every ``execution``. Words are matched as strings; words
     that the model lacks are ignored.
 
-    Raises ``InputError`` if the corpus has none of the model's words or no document with two of them, and as
-    ``count_documents``; ``StoreError`` if a shard or a stored result is damaged.
+    Raises ``InputError`` if the corpus has none of the model's words, no document with two of them or a bad record, or
+    the memory budget is too small; ``StoreError`` if a shard or a stored result is damaged.
     """
     target = counts_path(path, corpus.fingerprint)
     wanted, work = _wanted_counts(path, model, corpus), work_place(target)
@@ -94,10 +93,13 @@ def counts_of(
         _create_evaluation_group(path)
         with wanted.writing() as found:
             if found is not Found.MADE:
-                sums, completion = count_documents(job, execution, listener)
+                # Results of another request in this directory are replaced; they cannot be used here.
+                with job.running(execution, listener, replace=True) as (executor, inputs):
+                    reduction = CountReduction(inputs, job.fields["document_weights"])
+                    sums = job.fold(executor, reduction, "counts")()
                 mixed = execution is not None and execution.mixed
                 made = {"committed": utc_now(), "versions": package_versions(mixed=mixed)}
-                fields = {**_fields(model, job, sums, completion), "made": made}
+                fields = {**_fields(model, job, sums), "made": made}
                 with store_written(target, overwrite=node_exists(target)) as beside:
                     digests = write_arrays(beside, _divided(model, job, sums), _VARIABLES, compress=True)
                     create_group(beside, sealed_as(KIND, FORMAT_VERSION, {**fields, "digests": digests}))
@@ -153,10 +155,9 @@ def _scan_settings(model: Model) -> ScanSettings:
     return ScanSettings(**kept)
 
 
-def _fields(
-    model: Model, job: DocumentJob, total: PartialResult, completion: Completion | None
-) -> dict[str, Any]:
-    corpus = job.corpus
+def _fields(model: Model, job: DocumentJob, total: PartialResult) -> dict[str, Any]:
+    corpus, of_model = job.corpus, {"model": model.provenance.get("fingerprint")}
+    completion = {name: total.scalars[name] for name in Completion.__dataclass_fields__}
     if not total.scalars["total_weight"] > 0:
         raise InputError(
             f"{corpus.root} has no document with two tokens of the model's words; give a corpus with the same kind "
@@ -172,7 +173,7 @@ def _fields(
         },
         "n_documents": int(total.scalars["n_documents"]),
         # Unlike the counts, which depend only on word lists, the completion depends on the whole model.
-        "completion": completion and {"model": model.provenance.get("fingerprint"), **asdict(completion)},
+        "completion": {**of_model, **completion} if "keys" in job.arrays else None,
     }
 
 

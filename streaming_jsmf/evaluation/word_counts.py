@@ -8,7 +8,7 @@ commits each partition in a working directory of its own; it is not a stage of a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -23,8 +23,6 @@ from streaming_jsmf.corpus.units import Partition, list_units
 from streaming_jsmf.evaluation.inputs import SKETCH_PROBES, sketch_probes
 from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.jobs.checkpoints import PartialResult, added
-from streaming_jsmf.jobs.events import Listener, silent
-from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.csr import (
     apply_gram,
     diagonal_excess,
@@ -118,7 +116,12 @@ def _with_values(counts: csr_array[Any], values: NDArray[Any]) -> csr_array[Any]
 
 @dataclass(frozen=True)
 class CountReduction:
-    """The sums of each partition, and how they are added, in manifest order; ``scheme`` gives the document weights."""
+    """The sums of each partition, and how they are added, in manifest order; ``scheme`` gives the document weights.
+
+    These are ``pairs`` (P, P) int64, documents with both words, or with the word on the diagonal; float64 ``rows``
+    (R, N) of C, ``sketch`` C G (N, s) and ``row_sum`` (N,), each times ``total_weight``; ``n_documents``,
+    ``total_weight``; and the numbers of ``Completion``, which are 0 without topics.
+    """
 
     inputs: TaskInputs
     scheme: DocumentWeights
@@ -163,7 +166,7 @@ def count_job(
     topics: TopicParameters | None,
     root: StorePath,
 ) -> DocumentJob:
-    """The job of ``count_documents``.
+    """The job that counts selected words of a corpus, and predicts half of the tokens of documents from the others.
 
     ``words`` has the ids in the model of the ``words`` to count (P,), of the ``row_words`` whose rows of C are computed
     (R,), and of the words of the corpus (``ids``). Only document weights and partition size of ``settings`` are used.
@@ -204,25 +207,3 @@ def count_job(
         fields=fields,
         task_bytes=needed,
     )
-
-
-def count_documents(
-    job: DocumentJob, execution: Execution | None = None, listener: Listener = silent
-) -> tuple[PartialResult, Completion | None]:
-    """Count the selected words of a corpus, and predict half of the tokens of each document from the other half.
-
-    Makes one pass over the partitions not yet committed. The same request gives the same bits on every scheduler and
-    number of workers. The caller removes the work of the job once the sums are stored. Words that the model lacks
-    are ignored. Raises ``InputError`` if the corpus has a bad record (the work is then removed) or the memory budget is
-    too small, and ``StoreError`` if a shard or the work is damaged.
-
-    Returns ``pairs`` (P, P) int64, documents with both words, or with the word on the diagonal; float64 ``rows`` (R, N)
-    of C, ``sketch`` C G (N, s) and ``row_sum`` (N,), each times ``total_weight``; ``n_documents``, ``total_weight``;
-    and the completion, None without topics.
-    """
-    # Results of another request in this directory are replaced; they cannot be used here.
-    with job.running(execution, listener, replace=True) as (executor, inputs):
-        reduction = CountReduction(inputs, job.fields["document_weights"])
-        sums = job.fold(executor, reduction, "counts")()
-    completed = {field.name: sums.scalars[field.name] for field in fields(Completion)}
-    return sums, Completion(**completed) if "keys" in job.arrays else None  # type: ignore[arg-type]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from streaming_jsmf.linalg.panels import stacked_qr
@@ -11,19 +9,6 @@ from streaming_jsmf.linalg.typing import Floats
 
 #: Iterations between evaluations of the gap.
 CHECK_EVERY = 20
-
-
-@dataclass(frozen=True)
-class RefinedCorrelations:
-    """The joint-stochastic A (K x K) that minimizes ||Y Y' - B A B'||_F, with its optimality gap.
-
-    ``gap`` is the Frank-Wolfe gap: it bounds how far ||Y Y' - B A B'||_F^2 is above its minimum, relative to ||Y
-    Y'||_F^2.
-    """
-
-    topic_topic: Floats
-    gap: float
-    iterations: int
 
 
 def diagonal_correlations(block: Floats, anchor_mass: Floats, topic_mass: Floats) -> Floats:
@@ -45,13 +30,13 @@ def refined_correlations(
     *,
     tolerance: float = 1e-8,
     max_iterations: int = 20_000,
-) -> RefinedCorrelations:
-    """Minimize ||Y Y' - B A B'||_F over non-negative A of sum 1, by accelerated projected gradients.
+) -> tuple[Floats, float]:
+    """The joint-stochastic A (K x K) that minimizes ||Y Y' - B A B'||_F, by accelerated projected gradients; its gap.
 
     Unlike ``diagonal_correlations`` it uses all words. With G = B'B and T = B'Y (B'Y)' the objective is <A, G A G> - 2
     <A, T> plus a constant: O(N K^2) once and O(K^3) per iteration. B and Y are N x K, ``start`` is K x K, non-negative
-    and not zero. Iterations stop when ``RefinedCorrelations.gap`` is at most ``tolerance``, or after
-    ``max_iterations``.
+    and not zero. Iterations stop when the gap is at most ``tolerance``, or after ``max_iterations``. It
+    is the Frank-Wolfe gap, which bounds how far ||Y Y' - B A B'||_F^2 is above its minimum, relative to ||Y Y'||_F^2.
     """
     gram, half = word_topic.T @ word_topic, word_topic.T @ rectified
     target, own = half @ half.T, rectified.T @ rectified
@@ -73,7 +58,7 @@ def refined_correlations(
         following = (1.0 + np.sqrt(1.0 + 4.0 * momentum**2)) / 2
         point = step + (momentum - 1.0) / following * (step - current)
         current, momentum = step, following
-    return RefinedCorrelations(current / current.sum(), max(gap, 0.0), number)
+    return np.asarray(current / current.sum()), max(gap, 0.0)
 
 
 def reconstruction_error(word_topic: Floats, topic_topic: Floats, rectified: Floats) -> float:

@@ -71,7 +71,7 @@ class AnchorWordTopics:
         ``diagonal`` ones it is near 1 only if the anchors represent all words; a sum above 1.25 is a warning sign.
     rectified_row_sum, words_without_mass : d = Y(Y'e), (N,), and the number of words with d <= 0, which get no topic.
     largest_gap : Largest duality gap of the simplex problems, relative to the squared norm of the word's row.
-    correlation_gap : Gap of the refined A, see ``RefinedCorrelations``; otherwise 0.
+    correlation_gap : Gap of the refined A, see ``refined_correlations``; otherwise 0.
     """
 
     anchors: Anchors
@@ -125,8 +125,8 @@ def low_rank_anchor_words(
     topics = _topics(rows, d, anchors, sums @ sums.T, threads)
     if correlations == "diagonal":
         return topics
-    refined = refined_correlations(topics.word_topic, rectified, topics.topic_topic)
-    return replace(topics, topic_topic=refined.topic_topic, correlation_gap=refined.gap)
+    refined, gap = refined_correlations(topics.word_topic, rectified, topics.topic_topic)
+    return replace(topics, topic_topic=refined, correlation_gap=gap)
 
 
 def anchor_words(

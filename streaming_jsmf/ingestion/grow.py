@@ -60,6 +60,9 @@ _READ = ("documents_read", "nonzeros_read", "tokens_read", "duplicate_documents"
 _RULES = ("numbers", "min_word_length", "min_document_frequency", "max_document_frequency")
 _DOCUMENTS = ("duplicates", "min_distinct_words", "min_tokens")
 
+#: A corpus does not store the words that it left out, by which repeated texts are found.
+_OF_A_BATCH = "documents with the words of another that was added with them"
+
 
 @dataclass(frozen=True)
 class _Known:
@@ -197,7 +200,9 @@ def _as_before(request: IngestRequest, known: _Known, source: str) -> IngestRequ
         curation={**rules, "stop_words": ",".join(each for each in stop_words if each in LANGUAGES) or NONE},
         vocabulary=root,
         tokens_per_shard=made.get("tokens_per_shard"),
-        on_bad_record=made.get("on_bad_record", request.on_bad_record),
+        on_bad_record="quarantine"
+        if "quarantine" in (request.on_bad_record, made.get("on_bad_record"))
+        else "fail",
     )
 
 
@@ -206,9 +211,8 @@ def _ingested(
 ) -> _Known:
     """The corpus of the new and changed files."""
     grown = known.grown
-    rules: dict[str, Any] = {
-        key: known.manifest.settings[key] for key in _RULES if key in known.manifest.settings
-    }
+    settings = known.manifest.settings
+    rules: dict[str, Any] = {key: settings[key] for key in _RULES if key in settings}
     before = {"documents_before": grown.documents_read}
     request, arguments = {**origin.request, **before}, {**planned.folder.arguments, **before}
     folder = replace(planned.folder, arguments=arguments, result=fingerprint(request))
@@ -258,9 +262,9 @@ class _Growing:
 
     def _removed(self) -> tuple[NDArray[np.bool_], int]:
         """Mask of the removed documents of the corpus, and the number of those that others of the same id replace."""
-        paths, sizes = (self.known.files.column(name) for name in ("path", "documents"))
-        leaving = pc.is_in(paths, value_set=pa.array(sorted(self.new | self.gone), pa.string()))
-        removed = np.repeat(np.asarray(leaving), np.asarray(sizes))
+        files = self.known.files
+        leaving = pc.is_in(files["path"], value_set=pa.array(sorted(self.new | self.gone), pa.string()))
+        removed = np.repeat(np.asarray(leaving), np.asarray(files["documents"]))
         numbered = self.batch is None or self.batch.grown.numbered
         if self.batch is None or (self.known.grown.numbered and numbered):
             return removed, 0
@@ -306,8 +310,8 @@ class _Growing:
             put_files([(folder / entry.name, made / DOCUMENTS / name)])
             found.append(entry.model_copy(update={"name": name}))
         if self.batch:
-            added = self.batch.corpus.vocabulary()
-            frequency, tokens = frequency + added.document_frequency, tokens + added.term_count
+            new = self.batch.corpus.vocabulary()
+            frequency, tokens = frequency + new.document_frequency, tokens + new.term_count
         return found, WordCounts(pa.array(words.words, pa.string()), frequency - lost[0], tokens - lost[1])
 
     def _files(self, kept: Sequence[NDArray[np.bool_]]) -> Any:
@@ -321,9 +325,8 @@ class _Growing:
         starts = np.flatnonzero(np.diff(rows, prepend=-1))
         runs = table.take(pa.array(rows[starts])).drop_columns("documents")
         runs = runs.append_column("documents", pa.array(np.diff(np.append(starts, rows.size)), pa.int64()))
-        empty = of_paths(
-            table.filter(pc.equal(table.column("documents"), 0)), self.new | self.gone, without=True
-        )
+        without = table.filter(pc.equal(table.column("documents"), 0))
+        empty = of_paths(without, self.new | self.gone, without=True)
         added = of_paths(self.files, self.new)
         return pa.concat_tables([runs, empty, added]).replace_schema_metadata(table.schema.metadata)
 
@@ -349,9 +352,8 @@ class _Growing:
             changes["documents_added"] += self.batch.manifest.totals.documents
             changes["tokens_added"] += int(self.batch.manifest.totals.tokens)
         if removed:
-            dropped.append(
-                Dropped(step="removed", reason="removed with their files, or replaced", documents=removed)
-            )
+            why = "removed with their files, or replaced"
+            dropped.append(Dropped(step="removed", reason=why, documents=removed))
         settings |= {key: as_number(_number(settings, key) + changes[key]) for key in CHANGES}
         request = {**manifest.request, "grown": fingerprint({"files": files.to_pydict()})}
         return Origin(_added_up(dropped), manifest.attribution, manifest.source, settings, request)
@@ -365,7 +367,8 @@ def _added_up(dropped: Sequence[Dropped]) -> tuple[Dropped, ...]:
     """What each step dropped in all runs."""
     found: dict[str, Dropped] = {}
     for step in dropped:
-        before = found.get(step.step, Dropped(step=step.step, reason=step.reason))
+        reason = _OF_A_BATCH if step.step == "duplicates" else step.reason
+        before = found.get(step.step, Dropped(step=step.step, reason=reason))
         sums = {
             name: getattr(before, name) + getattr(step, name) for name in ("words", "documents", "tokens")
         }

@@ -191,13 +191,13 @@ def update(
     changes = _changes(corpus, read_store(place).manifest)
     store = follow_corpus(corpus, place, execution, listener)
     updater = _Updater(store, corpus, settings.steps, execution, listener)
-    updated = [updater.update(path) for path in paths]
+    updated = {path: updater.update(path) for path in paths}
     for path in paths:
         shares = beside(path, "shares.parquet")
         if exists(shares):
             transform(path, corpus, shares, overwrite=True, execution=execution, listener=listener)
-    models = {str(path): read_model(path, ()).provenance.get("update") for path in paths}
-    found = Update(any(updated), changes, {path: topics for path, topics in models.items() if topics})
+    models = {str(path): topics for path, (_, topics) in updated.items() if topics}
+    found = Update(any(changed for changed, _ in updated.values()), changes, models)
     if found.anything and changes["tokens_added"] and new_share(changes) > AGED:
         words = ", ".join(changes["new_words"][:SHOWN_WORDS])
         logger.warning("the vocabulary has aged: it lacks the words of %s of the tokens (%s); fit again to learn them",
@@ -259,12 +259,13 @@ class _Updater:
     execution: Execution
     listener: Listener
 
-    def update(self, path: StorePath) -> bool:
-        """Update the model at ``path``, unless it is of this corpus; return whether it was updated."""
+    def update(self, path: StorePath) -> tuple[bool, Mapping[str, Any] | None]:
+        """Update the model at ``path`` if it is of another corpus; whether it was, and what its last update changed."""
         of = self.corpus.fingerprint
         # All arrays are verified, also if there is nothing to do.
-        if {*read_model(path).provenance.get("corpus_fingerprints", ())} == {of}:
-            return False
+        made = read_model(path).provenance
+        if {*made.get("corpus_fingerprints", ())} == {of}:
+            return False, made.get("update")
         with wanted_model(path, {"corpus": of}, overwrite=True).writing():
             present = read_model(path)
             model, succession = Succession.between(present, self._found(present, path))
@@ -275,7 +276,7 @@ class _Updater:
             model = replace(model, provenance={**model.provenance, "update": update})
             edited = after != TopicEdits(after.n_topics)
             write_model(path, model, edits=after.attributes(model) if edited else None)
-        return True
+        return True, update
 
     def _found(self, present: Model, path: StorePath) -> Model:
         """Infer topics from the moments, and polish from the present ones if these are polished."""

@@ -204,13 +204,9 @@ class Checkpoints:
             frozenset(name.removeprefix(folds) for name in names if name.startswith(folds)),
         )
 
-    def is_committed(self, key: str) -> bool:
-        """Whether a part has a record."""
-        return node_exists(_record_path(self.store, self._name("part", key)))
-
-    def has_fold(self, key: str) -> bool:
-        """Whether a fold has a record."""
-        return node_exists(_record_path(self.store, self._name("fold", key)))
+    def has(self, kind: Kind, key: str) -> bool:
+        """Whether a ``part`` or a ``fold`` has a record."""
+        return node_exists(_record_path(self.store, self._name(kind, key)))
 
     def read_part(self, key: str, *, folding: bool = False) -> PartialResult:
         """Read the result of a committed part, or what is folded of it; raise ``StoreError`` if it is damaged."""

@@ -40,9 +40,6 @@ from streaming_jsmf.process_limits import PROCESS_BYTES, shortage
 from streaming_jsmf.storage.paths import StorePath
 
 
-def _ignored(*_: object) -> None: ...
-
-
 @dataclass(frozen=True)
 class Executor:
     """A running scheduler, valid until the block that created it ends; ``arguments`` are those of ``dask.compute``.
@@ -66,23 +63,21 @@ class Executor:
         """Number of threads for work in this process between jobs, at most the number of cores."""
         return _at_most_cores(self.tasks_at_once)
 
-    def compute(self, tasks: Delayed, topic: str = "", told: Callable[..., None] = _ignored) -> None:
+    def compute(self, tasks: Delayed, topic: str = "", told: Callable[..., None] | None = None) -> None:
         """Run tasks without graph optimization, because fusing a chain would hide parts from other workers.
 
         ``told`` is called in this process with each tuple that a task returns, or ``tell``s about the ``topic`` of a
         cluster.
         """
-
-        def ended(_key: object, value: object, *_: object) -> None:
-            if isinstance(value, tuple):
-                told(*value)
-
-        if self.worker_threads is None:
-            hooks = (None, None, None, ended, None)
-            dask.compute(tasks, optimize_graph=False, callbacks=[hooks], **self.arguments)
+        options = {**self.arguments, "optimize_graph": False}
+        if told is None:
+            dask.compute(tasks, **options)
+        elif self.worker_threads is None:
+            ended = lambda _key, value, *_: told(*value) if isinstance(value, tuple) else None  # noqa: E731
+            dask.compute(tasks, callbacks=[(None, None, None, ended, None)], **options)
         else:
-            with listening(self.arguments["scheduler"], topic, told):
-                dask.compute(tasks, optimize_graph=False, **self.arguments)
+            with listening(options["scheduler"], topic, told):
+                dask.compute(tasks, **options)
 
 
 @dataclass(frozen=True)

@@ -318,7 +318,7 @@ def commit_part(
     """
     del after
     cost = Record()
-    if not checkpoints.is_committed(part.key):
+    if not checkpoints.has("part", part.key):
         if part.source is None:
             raise StoreError(f"{checkpoints.store}: the part {part.key} is missing; {checkpoints.hint}")
         started = time.perf_counter()
@@ -370,6 +370,8 @@ def commit_fold(checkpoints: Checkpoints, stage: Reduction, step: FoldStep, *aft
 
 def _is_done(checkpoints: Checkpoints, step: FoldStep) -> bool:
     """Whether a step is done; a later fold may contain it already, since Dask repeats tasks of a worker that died."""
-    if checkpoints.has_fold(step.fold):
+    if checkpoints.has("fold", step.fold):
         return True
-    return not all(map(checkpoints.has_fold, step.folds)) or any(map(checkpoints.was_folded, step.parts))
+    return not all(checkpoints.has("fold", fold) for fold in step.folds) or any(
+        map(checkpoints.was_folded, step.parts)
+    )

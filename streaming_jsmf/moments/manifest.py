@@ -260,6 +260,27 @@ def following(manifest: StoreManifest, corpus: Corpus) -> StoreManifest:
     return after.with_new_basis() if len(staying) < len(manifest.partitions) else after.on_basis_of(manifest)
 
 
+def joined(
+    first: StoreManifest,
+    second: StoreManifest,
+    words: Sequence[str],
+    word_ids: Sequence[NDArray[np.int64] | None],
+) -> StoreManifest:
+    """The manifest of the first store with corpora and partitions of the second appended."""
+    shift = len(first.corpora)
+    theirs = (
+        entry.model_copy(update={"word_ids": None if ids is None else WordIds.of(ids)})
+        for entry, ids in zip(second.corpora, word_ids, strict=True)
+    )
+    moved = (p.model_copy(update={"corpus": p.corpus + shift}) for p in second.partitions)
+    return first.with_new_basis().changed(
+        vocabulary=words_digest(words),
+        n_words=len(words),
+        corpora=(*first.corpora, *theirs),
+        partitions=(*first.partitions, *moved),
+    )
+
+
 def relocate(manifest: StoreManifest, corpus: Corpus) -> StoreManifest:
     """The manifest with the current location of ``corpus``, if its shards have kept their names."""
     shards = {(shard.name, shard.sha256) for shard in corpus.shards}

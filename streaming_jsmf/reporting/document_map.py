@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 #: Number of documents of a map, by default.
 SAMPLED = 1000
-#: Perplexity (about the number of neighbors) and steps of t-SNE, and the number of neighbors that ``kept`` compares.
-PERPLEXITY, STEPS, NEIGHBORS = 30.0, 500, 10
+#: Perplexity (about the number of neighbors), steps and angle of t-SNE, and the number of neighbors that ``kept``
+#: compares. An angle of 0.5 and 500 steps take twice the time, and keep one in a hundred neighbors more.
+PERPLEXITY, STEPS, ANGLE, NEIGHBORS = 30.0, 420, 0.8, 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +95,7 @@ def _placed(theta: Floats, seed: int) -> Floats:
             points = classical_scaling(_distances(theta))
         else:
             perplexity = min(PERPLEXITY, (len(theta) - 1) / 3)
-            layout = TSNE(init="pca", perplexity=perplexity, max_iter=STEPS, random_state=seed)
+            layout = TSNE(init="pca", perplexity=perplexity, max_iter=STEPS, angle=ANGLE, random_state=seed)
             points = np.asarray(layout.fit_transform(np.sqrt(theta)), np.float64)
         points = rotated(points)
     return np.asarray(points / max(float(np.ptp(points, axis=0).max()), FLAT))

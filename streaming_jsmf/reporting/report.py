@@ -121,7 +121,8 @@ def _page(model: StorePath, options: dict[str, Any]) -> str:
             groups=groups,
             documents=documents,
             outliers=outliers,
-            scatter=map_documents(found.of_shown),
+            # The shares of two topics are points on a line.
+            scatter=map_documents(found.of_shown) if len(contents.topics) > 2 else None,
         )
     return render(contents)
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from io import RawIOBase
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import fsspec
 from upath import UPath
@@ -19,6 +19,9 @@ from streaming_jsmf.storage.local import local_name, require_regular
 
 #: Threads of ``in_threads``, which wait for I/O rather than compute.
 FILE_THREADS = 16
+
+#: What ``state_of`` tells about a file; None if its file system has nothing that changes with the contents.
+State: TypeAlias = tuple[int | str | None, ...] | None
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -114,7 +117,7 @@ class Reached:
         return iter(self.readline, b"")
 
 
-def state_of_object(path: str | PathLike[str] | UPath) -> tuple[int | str | None, ...] | None:
+def state_of_object(path: str | PathLike[str] | UPath) -> State:
     """Return the size (None if unknown) and the ETag, version, checksum or modification time of a file behind a URL.
 
     Cached listings are not used. A file in an archive changes with the archive. None if the file system has none of
@@ -125,7 +128,7 @@ def state_of_object(path: str | PathLike[str] | UPath) -> tuple[int | str | None
     return state_in(asked("info", path))
 
 
-def state_in(info: Mapping[str, Any]) -> tuple[int | str | None, ...] | None:
+def state_in(info: Mapping[str, Any]) -> State:
     """As ``state_of_object``, of what a file system has answered about the file."""
     values = {re.sub(r"[\W_]", "", str(name)).lower(): value for name, value in info.items()}
     state = next((str(values[name]) for name in _STATES if values.get(name)), None)

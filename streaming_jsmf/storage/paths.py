@@ -28,6 +28,7 @@ from streaming_jsmf.errors import InputError, StoreError, first_line
 from streaming_jsmf.storage.local import LOCAL_SCHEMES, is_no_directory, local_name, possible, require_regular
 from streaming_jsmf.storage.objects import (
     Reached,
+    State,
     asked,
     in_threads,
     objects_at,
@@ -213,7 +214,7 @@ def file_size(path: AnyPath | UPath) -> int:
     )
 
 
-def state_of(path: AnyPath | UPath) -> tuple[int | str | None, ...] | None:
+def state_of(path: AnyPath | UPath) -> State:
     """Return JSON values that change when a file is replaced or edited; None if its file system has no such values.
 
     Size and modification time (ns) of a local file; see ``state_of_object`` for a URL. Nothing is read. Raises

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -94,19 +95,32 @@ class ProductStage(SumStage):
         checkpoints = store.checkpoints("range")
         return [HeldPart(checkpoints, key) for key in store.manifest.part_keys]
 
+    @abstractmethod
+    def width(self, settings: ScanSettings) -> int:
+        """The largest number of columns."""
+
     def reduction(self, store: Moments, columns: slice | None = None) -> ProductReduction:
         (basis,) = self.inputs
         return ProductReduction.of(store, basis, columns)
 
     def scans(self, store: Moments) -> Sequence[Scan]:
-        """One scan for each panel; the keys of its parts include the columns if there are several."""
+        """One scan for each panel, none without columns; keys of parts include the columns if there are several."""
         (digest,) = map(store.array_digest, self.inputs)
-        cut = [*column_panels(*digest.shape)]
+        cut = [*column_panels(*digest.shape)] if digest.shape[1] else []
         salts = [[f"columns {columns.start} to {columns.stop}"] if len(cut) > 1 else [] for columns in cut]
         return [
             (self.reduction(store, columns), store.order_with(digest.sha256, *salt))
             for columns, salt in zip(cut, salts, strict=True)
         ]
+
+    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
+        (basis,) = self.inputs
+        return PartialResult({self.name: _product(store, folded, basis)})
+
+    def task_memory(self, n_words: int, settings: ScanSettings) -> int:
+        """Peak bytes of a panel when it is folded: two sums."""
+        widest = next(column_panels(n_words, min(self.width(settings), n_words)))
+        return 16 * n_words * int(widest.stop)
 
 
 class ProjectionStage(ProductStage):
@@ -114,15 +128,12 @@ class ProjectionStage(ProductStage):
 
     name = "projection"
     variables: ClassVar = {
-        "projection": Variable(("word", "component"), "C times the basis, from scan 2", "C Q")
+        "projection": Variable(("word", "component"), "C times the basis, from scan 2", "C Q"),
     }
     inputs = ("basis",)
 
-    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
-        return PartialResult({"projection": _product(store, folded, "basis")})
-
-    def task_memory(self, n_words: int, settings: ScanSettings) -> int:
-        return _task_memory(n_words, settings.basis_width)
+    def width(self, settings: ScanSettings) -> int:
+        return settings.basis_width
 
 
 class DirectionsStage(Stage):
@@ -164,20 +175,12 @@ class RefinementStage(ProductStage):
 
     name = "refinement"
     variables: ClassVar = {
-        "refinement": Variable(("word", "direction"), "C times the directions, from scan 3", "C W")
+        "refinement": Variable(("word", "direction"), "C times the directions, from scan 3", "C W"),
     }
     inputs = ("directions",)
 
-    def scans(self, store: Moments) -> Sequence[Scan]:
-        """One scan, or none if there are no directions."""
-        return super().scans(store) if store.array_digest("directions").shape[1] else ()
-
-    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
-        """C W, without columns if W has none."""
-        return PartialResult({"refinement": _product(store, folded, "directions")})
-
-    def task_memory(self, n_words: int, settings: ScanSettings) -> int:
-        return _task_memory(n_words, settings.max_topics + GUARD_VECTORS)
+    def width(self, settings: ScanSettings) -> int:
+        return settings.max_topics + GUARD_VECTORS
 
 
 class EigenpairsStage(Stage):
@@ -216,12 +219,6 @@ def column_panels(n_words: int, width: int) -> Iterator[slice]:
     """Columns whose products a task computes together: as few panels as ``PANEL_BYTES`` allow, of about equal width."""
     count = max(1, math.ceil(width / max(1, PANEL_BYTES // (4 * n_words))))
     return panels(width, math.ceil(width / count))
-
-
-def _task_memory(n_words: int, width: int) -> int:
-    """Peak bytes of a panel when it is folded: two sums."""
-    widest = next(column_panels(n_words, min(width, n_words)))
-    return 16 * n_words * int(widest.stop)
 
 
 def _product(store: Moments, folded: Iterator[PartialResult], name: str) -> Floats:

@@ -33,6 +33,13 @@ function sparkline(topic, width, height) {
   return svg.node();
 }
 
+/** The longest text of `made`, which shortens it to a number of characters, that is at most so many pixels wide. */
+function fitted(made, most, width) {
+  let length = most;
+  while (length > 3 && widthOf(made(length)) > width) length--;
+  return made(length);
+}
+
 /** At most `most` of the names, evenly spaced, so that their labels do not overlap. */
 function someOf(names, most) {
   const every = Math.ceil(names.length / most);

@@ -68,7 +68,9 @@ function lineChart(trend, width) {
 
 function barChart(means, width) {
   const rows = [...means].sort((a, b) => b.share - a.share);
-  const [step, left, bottom] = [22, Math.min(160, width * 0.35), 30];
+  const name = (one, space) => fitted((length) => shortened(one.name, length), 60, space - 8);
+  const widest = d3.max(rows, (one) => widthOf(name(one, width * 0.35)));
+  const [step, left, bottom] = [22, widest + 10, 30];
   const height = rows.length * step + bottom;
   const x = d3.scaleLinear([0, d3.max(rows, (one) => one.share + one.error) || 1], [left, width - 16]).nice(5);
   const svg = drawing(width, height, `Share of topic ${topicTitle(groupTopic)} by ${groups.column}`);
@@ -81,7 +83,7 @@ function barChart(means, width) {
     .on("pointerleave", hideTooltip);
   row.append("rect").attr("class", "bar").attr("x", left).attr("y", 3).attr("height", step - 6).attr("width", (one) => x(one.share) - left);
   row.append("path").attr("class", "error").attr("d", (one) => `M${x(Math.max(0, one.share - one.error))},${step / 2}H${x(one.share + one.error)}`);
-  row.append("text").attr("class", "name").attr("x", left - 6).attr("y", step / 2).text((one) => shortened(one.name, Math.floor(left / 7)));
+  row.append("text").attr("class", "name").attr("x", left - 6).attr("y", step / 2).text((one) => name(one, left));
   svg.append("g")
     .attr("class", "axis")
     .attr("transform", `translate(0 ${height - bottom})`)

@@ -47,10 +47,10 @@ function drawHeat(section) {
     .join("text")
     .attr("x", names - 6)
     .attr("y", (_, row) => HEAT_NAMES + (row + 0.5) * HEAT_ROW)
-    .text((topic) => topicTitle(topic, names > 150 ? 32 : 12))
+    .text((topic) => fitted((length) => topicTitle(topic, length), 32, names - 8))
     .on("click", (_, topic) => select(topic));
   const drawn = groups.names.slice(0, groups.drawn);
-  const few = someOf(drawn, Math.max(1, Math.floor((size * drawn.length) / 26)));
+  const few = someOf(drawn, Math.max(1, Math.floor((size * drawn.length) / 15)));
   const shown = new Set([...few, ...groups.names.slice(groups.drawn)]);
   svg
     .append("g")

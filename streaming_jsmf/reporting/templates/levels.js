@@ -6,8 +6,9 @@ function drawLevels(section) {
   const place = section.querySelector(".chart");
   const { models, flows } = data.levels;
   const most = d3.max(models, (model) => model.names.length);
-  const width = Math.max(place.clientWidth, 150 * models.length);
-  const room = width < 700 ? 130 : 200; // for the last names
+  const left = place.clientWidth < 700 ? models.length - 1 : null; // the level whose names stand left of it
+  const width = Math.max(place.clientWidth, (left === null ? 150 : 110) * models.length);
+  const room = left === null ? 200 : 1; // for the last names
   const height = Math.max(420, most * 15);
   const graph = levelsGraph(models, flows);
   d3.sankey()
@@ -44,14 +45,15 @@ function drawLevels(section) {
       hideTooltip();
     })
     .on("click", (_, node) => node.own && places.has(node.topic) && select(places.get(node.topic)));
-  labelNodes(nodes, (level) => (level === models.length - 1 ? room / 8 : Math.min(32, Math.floor(width / models.length / 9))));
+  const gap = (width - room) / (models.length - 1) - 20;
+  labelNodes(nodes, left, left === null ? Math.min(gap, room - 16) : gap / 2);
   const heads = element("ol", { class: "heads", style: `width: ${width}px; padding-right: ${room}px` }, ...models.map((model) => element("li", {}, `K = ${model.names.length}`)));
   place.replaceChildren(element("div", { class: "scroll" }, heads, svg.node()));
   section.querySelector(".each").replaceChildren(metricsOfLevels(models));
 }
 
 /** Label the nodes, except where a label would overlap the one above. */
-function labelNodes(nodes, lengthAt) {
+function labelNodes(nodes, left, widest) {
   const lowest = new Map();
   nodes
     .filter((node) => {
@@ -61,9 +63,10 @@ function labelNodes(nodes, lengthAt) {
       return true;
     })
     .append("text")
-    .attr("x", (node) => node.x1 + 5)
+    .attr("x", (node) => (node.level === left ? node.x0 - 5 : node.x1 + 5))
+    .style("text-anchor", (node) => (node.level === left ? "end" : "start"))
     .attr("y", (node) => (node.y0 + node.y1) / 2)
-    .text((node) => `${node.topic} ${fitting(node.name.split(", "), lengthAt(node.level))}`);
+    .text((node) => fitted((length) => `${node.topic} ${fitting(node.name.split(", "), length)}`, 32, widest));
 }
 
 const titleOfNode = (node) => `K = ${node.size}, topic ${node.topic} ${shortened(node.name, 40)}`;

@@ -155,8 +155,8 @@ function rowLabels(width, size) {
     .join("text")
     .attr("x", width - 6)
     .attr("y", (_, place) => (place + 0.5) * size)
-    .attr("font-size", Math.min(size - 1, 12))
-    .text((topic) => topicTitle(topic, width > 150 ? 23 : 12))
+    .style("font-size", `${Math.min(size - 1, 12)}px`)
+    .text((topic) => fitted((length) => topicTitle(topic, length), 32, width - 8))
     .on("click", (_, topic) => select(topic));
   return svg.node();
 }

@@ -65,7 +65,7 @@ function topicButton(topic) {
     { type: "button", class: "topic-button", click: () => select(topic) },
     element("span", { class: "number" }, String(topics[topic].number)),
     " ",
-    element("span", { class: "word" }, nameOf(topic, 60)),
+    element("span", { class: "word" }, nameOf(topic, 200)),
   );
 }
 
