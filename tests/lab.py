@@ -194,9 +194,9 @@ class Lab:
         with started(line, stderr=subprocess.PIPE, **self.environment) as process:
             yield process
 
-    def python(self, code: str, *arguments: object) -> str:
+    def python(self, *arguments: object) -> str:
         """Run Python on the client, and return what it prints."""
-        line = self.hosts["client"].inside(sys.executable, "-c", code, *arguments)
+        line = self.hosts["client"].inside(sys.executable, *arguments)
         done = ended(line, **self.environment)
         assert done.code == 0, done.err
         return done.out
@@ -227,10 +227,17 @@ class Lab:
             started(inside, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **self.environment)
         )
         self.faults()
-        self.python(MAKE_BUCKET, BUCKET)
+        self.python("-c", MAKE_BUCKET, BUCKET)
 
     def faults(self, **how: Any) -> Mapping[str, int]:
         """Inject faults from now on (``lab_proxy.Faults``), and return what was counted before."""
+        return self._ordered(how)
+
+    def struck(self) -> int:
+        """The number of faults so far."""
+        return self._ordered(None).get("faults", 0)
+
+    def _ordered(self, how: Mapping[str, Any] | None) -> Mapping[str, int]:
         assert self._proxy is not None
         assert self._proxy.stdin is not None
         assert self._proxy.stdout is not None

@@ -1,7 +1,7 @@
 """A proxy in front of an S3 server that injects faults: ``python -m tests.lab_proxy HOST PORT SERVER_PORT``.
 
-A line of JSON on standard input sets the faults. It is answered by the counts of requests and faults since the last
-one.
+A line of JSON on standard input sets the faults, and releases what was held; ``null`` changes nothing. It is answered
+by the counts of requests and faults since the faults were set.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ ANSWERS = {"500": ("500 Internal Server Error", "InternalError"), "503": ("503 S
 
 @dataclass(frozen=True)
 class Faults:
-    """One of ``kind`` for a ``share`` of the requests: 500, 503, reset, truncate or flip (one bit of an object).
+    """One of ``kind`` for a ``share`` of the requests: 500, 503, reset, truncate, flip (one bit of an object) or hold.
 
-    ``only`` is a pattern that ``METHOD /path?query`` must contain, ``at_most`` the number of faults.
+    ``only`` is a pattern that ``METHOD /path?query`` must contain. The first ``after`` of such requests pass.
     """
 
     kind: str = ""
     share: float = 1.0
     only: str = ""
-    at_most: int = sys.maxsize
+    after: int = 0
 
 
 class Proxy:
@@ -38,21 +38,34 @@ class Proxy:
 
     def __init__(self, server_port: int) -> None:
         self._server_port = server_port
-        self.faults, self.counts, self._random = Faults(), Counter[str](), random.Random(0)
+        self._faults, self._counts, self._random = Faults(), Counter[str](), random.Random(0)
+        self._passed, self._released = 0, asyncio.Event()
+
+    def ordered(self, line: str) -> str:
+        """Set the faults, and return the counts."""
+        counted = json.dumps(self._counts)
+        if (how := json.loads(line)) is not None:
+            self._faults, self._passed = Faults(**how), 0
+            self._counts.clear()
+            self._released.set()
+            self._released = asyncio.Event()
+        return counted
 
     def _strikes(self, request: str) -> str:
         """The fault for a request; only objects are truncated or flipped."""
-        faults = self.faults
+        faults = self._faults
         reads = request.startswith("GET ") and "?" not in request and request.count("/") > 1
         if (
             not faults.kind
             or (faults.kind in ("truncate", "flip") and not reads)
-            or self.counts["faults"] >= faults.at_most
             or not re.search(faults.only, request)
             or self._random.random() >= faults.share
         ):
             return ""
-        self.counts["faults"] += 1
+        self._passed += 1
+        if self._passed <= faults.after:
+            return ""
+        self._counts["faults"] += 1
         return faults.kind
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -71,8 +84,10 @@ class Proxy:
         if b"100-continue" in head:
             writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         body = await self._body(reader, fields)
-        self.counts[method] += 1
+        self._counts[method] += 1
         fault = self._strikes(f"{method} {target}")
+        if fault == "hold":
+            await self._released.wait()
         if fault in ANSWERS:
             status, code = ANSWERS[fault]
             text = ERROR.format(code=code)
@@ -124,9 +139,7 @@ async def main(host: str, port: int, server_port: int) -> None:
     server = await asyncio.start_server(proxy.serve, host, port)
     async with server:
         while line := await asyncio.to_thread(sys.stdin.readline):
-            proxy.faults = Faults(**json.loads(line))
-            print(json.dumps(proxy.counts), flush=True)
-            proxy.counts.clear()
+            print(proxy.ordered(line), flush=True)
 
 
 if __name__ == "__main__":

@@ -695,6 +695,13 @@ def test_a_bad_record_in_a_process(scheduler: str, counts: Counts, tmp_path: Pat
     assert listing(tmp_path) == before
 
 
+def test_packages_that_fail_at_exit_print_nothing() -> None:
+    failing = (
+        "import weakref; from streaming_jsmf.cli import interrupts as i; weakref.finalize(i._watch, int, 'x')"
+    )
+    assert ended([sys.executable, "-c", f"{failing}; i.end(0)"]) == outcomes.Outcome(0, "", "")
+
+
 # The campaign of interrupts has other verbs and schedulers; test_observability interrupts a scan in the default run.
 def require_unfinished(store: Path) -> str:
     """Return the first stage that is missing."""

@@ -487,24 +487,6 @@ def test_files_of_others_are_left_alone(memory: str, corpus_path: Path, local: P
     assert names_below(memory) == ["m.zarr/thesis.tex"]
 
 
-def test_a_damaged_chunk_is_named(memory: str, corpus_path: Path) -> None:
-    moments, files = f"{memory}/m.zarr", fsspec.filesystem("memory")
-    printed("scan", corpus_path, moments, *SETTINGS)
-    chunk, record = f"{moments}/basis/c/0/0", f"{moments}/records/range/zarr.json"
-    whole = files.cat_file(chunk)
-    for path, contents, named in (
-        (chunk, whole[:-7], "m.zarr/basis/c/0/0: chunk is truncated"),
-        (chunk, whole[:-4] + b"\1\2\3\4", "m.zarr/basis: values differ"),
-        (chunk, None, "m.zarr/basis: values differ"),
-        (record, b'{"attributes": {', "records/range/zarr.json: record is damaged"),
-    ):
-        if contents is None:
-            files.rm(path)
-        else:
-            files.pipe_file(path, contents)
-        refused(invoked("info", moments), 3, named)
-
-
 def test_a_bad_corpus_leaves_nothing(memory: str, tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "c", np.eye(40, 30, dtype=np.int64))
     refused(invoked("scan", corpus, f"{memory}/m.zarr").without_progress(), 2, "two tokens")

@@ -82,6 +82,8 @@ def end(code: int) -> NoReturn:
     """End the process with ``code``; after a signal, without waiting for other threads."""
     _handle(lambda _number, _frame: os._exit(code))
     _flush()
+    # Packages of file systems then close connections with an event loop that Zarr has closed.
+    sys.excepthook = lambda *_: None
     if _received is None:
         # Otherwise Python searches all objects for reference cycles before it ends, which takes .3 seconds.
         gc.freeze()

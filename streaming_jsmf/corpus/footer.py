@@ -134,13 +134,17 @@ def read_footer(path: str, n_words: int, expected: int | None = None, *, hashing
     nonzeros, row_groups = 0, []
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        ids, counts = (group.column(leaves[name]) for name in ("ids", "counts"))
+        ids, counts = (_leaf(metadata, number, leaves[name], path) for name in ("ids", "counts"))
         _check_statistics(ids.statistics, counts.statistics, n_words, f"{path}, row group {number}")
         statistics = ids.statistics
         nulls = statistics.null_count if statistics is not None and statistics.has_null_count else 0
         nonzeros += int(ids.num_values) - int(nulls)
         row_groups.append(RowGroup(int(group.num_rows), int(ids.num_values)))
     rows = int(metadata.num_rows)
+    if rows != sum(group.rows for group in row_groups) or any(group.rows < 0 for group in row_groups):
+        raise StoreError(
+            f"{path}: its footer is damaged (the rows of its row groups differ from its own); {RESTORE}"
+        )
     return Footer(rows, nonzeros, tuple(row_groups), shard.size, sha256, shard.state)
 
 
@@ -172,6 +176,14 @@ def is_string(kind: Any) -> bool:
 
 def is_list(kind: Any) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def _leaf(metadata: Any, row_group: int, index: int, path: str) -> Any:
+    """Metadata of a column in a row group; the statistics of one with another type would end the process."""
+    leaf = metadata.row_group(row_group).column(index)
+    if leaf.physical_type != metadata.schema.column(index).physical_type:
+        raise StoreError(f"{path}: its footer is damaged (a column has two types); {RESTORE}")
+    return leaf
 
 
 def leaf_columns(metadata: Any) -> dict[str, int]:
@@ -236,7 +248,9 @@ class ShardCheck:
         _hashes[self.path] = (self.state, self.sha256)
 
 
-def require_hash(path: object, found: str, expected: str, advice: str = RESTORE) -> None:
+def require_hash(path: AnyPath | UPath, found: str, expected: str, advice: str = RESTORE) -> None:
     """Raise ``StoreError`` if the hash of a file differs; page checksums do not detect a rewritten file."""
     if found != expected:
+        # The bytes may have been damaged on their way, so the next reader asks for them again.
+        _hashes.pop(path, None)
         raise StoreError(f"{path} has sha256 {found[:12]}..., expected {expected[:12]}...; {advice}")

@@ -251,7 +251,7 @@ def require_no_other_shards(root: str, manifest: Manifest) -> None:
 def _checked_footer(root: str, entry: ShardEntry, n_words: int) -> Footer:
     path = join(root, entry.name)
     footer = read_footer(path, n_words, entry.bytes)
-    if footer.rows != entry.rows or footer.nonzeros < entry.nonzeros:
+    if footer.rows != entry.rows or footer.nonzeros != entry.nonzeros:
         raise StoreError(
             f"{path} has {footer.rows} documents and {footer.nonzeros} nonzeros, its manifest says "
             f"{entry.rows} and {entry.nonzeros}; build the corpus again"

@@ -14,6 +14,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
 
 from streaming_jsmf.display import table
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.fingerprint import sealed, unsealed
 from streaming_jsmf.validation import RelativeName, Sha256, Strict, explain, is_unsafe
 
 MANIFEST_NAME = "manifest.json"
@@ -116,8 +117,10 @@ def as_number(value: float) -> Number:
 
 
 def dump_manifest(manifest: Manifest) -> bytes:
-    """Serialize a manifest; the bytes are deterministic (no time, host or versions)."""
-    return (json.dumps(manifest.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n").encode()
+    """Serialize a manifest with its fingerprint; the bytes are deterministic (no time, host or versions)."""
+    return (
+        json.dumps(sealed(manifest.model_dump(mode="json")), indent=1, ensure_ascii=False) + "\n"
+    ).encode()
 
 
 def parse_manifest(data: bytes, where: str) -> Manifest:
@@ -128,8 +131,10 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
     """
     try:
         raw = json.loads(data)
+        if isinstance(raw, dict) and "sha256" in raw:  # not in manifests of earlier builds
+            raw = unsealed(raw)
     except ValueError as error:
-        raise StoreError(f"{where} is not JSON ({error}); restore it or build the corpus again") from error
+        raise StoreError(f"{where} is damaged ({error}); restore it or build the corpus again") from error
     if not isinstance(raw, dict):
         raise StoreError(f"{where} does not hold a JSON object; restore it or build the corpus again")
     if raw.get("kind") != "corpus":
@@ -141,7 +146,7 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
             "install a newer streaming-jsmf or build the corpus again"
         )
     try:
-        manifest = Manifest.model_validate_json(data)
+        manifest = Manifest.model_validate_json(json.dumps(raw))
     except ValidationError as error:
         kind = InputError if is_unsafe(error) else StoreError
         raise kind(f"{where}: {explain(error, Manifest)}") from error

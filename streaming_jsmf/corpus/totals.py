@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.vocabulary import WordCounts
+from streaming_jsmf.fingerprint import sealed, unsealed
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.run import map_job, run_job
@@ -25,7 +26,14 @@ from streaming_jsmf.jobs.workspace import TaskFiles, Workspace
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.storage.objects import FILE_THREADS, in_threads
 from streaming_jsmf.storage.paths import StorePath, read_bytes, write_json
-from streaming_jsmf.storage.tables import own_file, read_range, read_table, table_batches, write_table
+from streaming_jsmf.storage.tables import (
+    damaged,
+    own_file,
+    read_range,
+    read_table,
+    table_batches,
+    write_table,
+)
 
 #: Size of what a range is made of, in bytes of the source, and the largest number of ranges: each reads all files.
 RANGE_BYTES, MOST_RANGES = 32 << 20, 256
@@ -65,14 +73,17 @@ def summed(counts: Any, key: str) -> Any:
 
 def list_files(root: StorePath, step: str, files: Sequence[Any]) -> None:
     """Save the files that all tasks of a step read, which would be too much for their arguments."""
-    write_json(root / f"{step}.json", [*files])
+    write_json(root / f"{step}.json", sealed({"files": [*files]}))
 
 
 def files_of(root: StorePath, step: str) -> list[Any]:
     """Return what ``list_files`` has saved; ``StoreError`` if it is missing or damaged."""
     path = root / f"{step}.json"
-    with own_file(path):
-        return list(json.loads(read_bytes(path)))
+    try:
+        with own_file(path):
+            return list(unsealed(json.loads(read_bytes(path)))["files"])
+    except (ValueError, LookupError, AttributeError) as error:
+        raise damaged(path) from error
 
 
 def summed_range(root: StorePath, step: str, key: str, number: int) -> Any:

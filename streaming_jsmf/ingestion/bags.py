@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
 from pathlib import Path
@@ -41,7 +41,7 @@ from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.workspace import TaskFiles
 from streaming_jsmf.linalg.csr import count_columns
 from streaming_jsmf.storage.paths import child_names
-from streaming_jsmf.storage.tables import opened, own_file, write_ranges
+from streaming_jsmf.storage.tables import checked, opened, own_file, write_checked, write_ranges
 
 _SAMPLE = 1000  # documents whose languages are counted together
 _SCATTERED = "scattered"
@@ -327,7 +327,7 @@ class PieceWriter:
             self._schema = record.schema
             # Compression would cost more than writing and reading the file.
             self._stream = pa.ipc.new_stream(self._file, record.schema)
-        self._stream.write_batch(record)
+        write_checked(self._stream, record)
 
 
 def piece_batches(ingest: Ingest, piece: Piece) -> Iterator[tuple[int, Batch]]:
@@ -352,5 +352,6 @@ def piece_batches(ingest: Ingest, piece: Piece) -> Iterator[tuple[int, Batch]]:
 def _records(file: Any) -> Iterator[Any]:
     """Yield the record batches of all streams of a file."""
     while file.tell() < file.size():
-        with pa.ipc.open_stream(file) as stream:
-            yield from stream
+        with pa.ipc.open_stream(file) as stream, suppress(StopIteration):
+            while True:
+                yield checked(stream.read_next_batch_with_custom_metadata())

@@ -103,6 +103,20 @@ def reaching(place: object) -> Iterator[None]:
         ) from error
 
 
+class Reached:
+    """A stream from a file system, whose errors are those of ``reaching``."""
+
+    def __init__(self, stream: Any, place: object) -> None:
+        self._stream, self._place = stream, place
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._stream, name)
+        return reaching(self._place)(value) if callable(value) else value
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.readline, b"")
+
+
 def state_of_object(path: str | PathLike[str] | UPath) -> State:
     """Return the size (None if unknown) and the ETag, version, checksum or modification time of a file behind a URL.
 

@@ -18,7 +18,6 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
-from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -28,6 +27,7 @@ from upath import UPath
 from streaming_jsmf.errors import InputError, StoreError, first_line
 from streaming_jsmf.storage.local import LOCAL_SCHEMES, is_no_directory, local_name, possible, require_regular
 from streaming_jsmf.storage.objects import (
+    Reached,
     State,
     asked,
     in_threads,
@@ -152,11 +152,11 @@ def is_chain(path: AnyPath | UPath) -> bool:
 
 
 @contextmanager
-def open_file(path: AnyPath | UPath, **options: Any) -> Iterator[BufferedIOBase]:
+def open_file(path: AnyPath | UPath, **options: Any) -> Iterator[Any]:
     """Open a local file or URL as a binary stream; ``options`` are those of fsspec.
 
     Raises ``FileNotFoundError`` if it is missing, ``InputError`` if a URL's scheme is unknown or its package is
-    missing.
+    missing. Reading raises ``StoreError`` if an object store fails.
     """
     local = _on_disk(path)
     if local is not None:
@@ -165,7 +165,8 @@ def open_file(path: AnyPath | UPath, **options: Any) -> Iterator[BufferedIOBase]
     else:
         fs, inner = file_system(path)
         with fs.open(inner, "rb", **options) as stream:
-            yield stream
+            # What a package raises for a damaged archive is not a failure of the file system.
+            yield stream if is_chain(path) else Reached(stream, path)
 
 
 def read_bytes(path: AnyPath | UPath) -> bytes:

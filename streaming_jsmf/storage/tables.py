@@ -1,7 +1,8 @@
-"""Arrow tables in files. Local ones are mapped into memory when they are read."""
+"""Arrow tables in files with a checksum of each batch. Local ones are mapped into memory when they are read."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
@@ -19,6 +20,9 @@ from streaming_jsmf.storage.paths import StorePath, file_size, read_bytes, write
 
 #: Bytes of a request for a part of an object; larger parts are read whole.
 _READ_BYTES = 1 << 20
+
+#: Metadata of a batch with its checksum, which Arrow does not have.
+_CHECKSUM = b"crc32"
 
 
 def write_table(path: StorePath, table: Any, rows: int | None = None) -> None:
@@ -47,20 +51,42 @@ def write_ranges(path: Path, table: Any, ranges: NDArray[Any], number: int) -> N
 def _write(sink: Any, schema: Any, batches: Iterable[Any]) -> None:
     with pa.ipc.new_file(str(sink) if isinstance(sink, Path) else sink, schema) as writer:
         for batch in batches:
-            writer.write_batch(batch)
+            write_checked(writer, batch)
+
+
+def write_checked(writer: Any, batch: Any) -> None:
+    """Write a batch with its checksum to a file or stream of Arrow."""
+    writer.write_batch(batch, custom_metadata={_CHECKSUM: _checksum(batch)})
+
+
+def checked(read: tuple[Any, Any]) -> Any:
+    """Return a batch that was read with its metadata; raise ``ArrowInvalid`` if it differs from its checksum."""
+    batch, metadata = read
+    batch.validate()  # Arrow would follow a damaged offset outside of the file
+    known = None if metadata is None else metadata.get(_CHECKSUM)
+    if known not in (None, _checksum(batch)):
+        raise pa.ArrowInvalid("a batch differs from its checksum")
+    return batch
+
+
+def _checksum(batch: Any) -> bytes:
+    return b"%08x" % zlib.crc32(batch.serialize(), zlib.crc32(batch.schema.remove_metadata().serialize()))
 
 
 def read_table(path: StorePath) -> Any:
     """Read a table; ``StoreError`` if the file is missing or damaged."""
     with own_file(path):
         source = pa.memory_map(str(path)) if isinstance(path, Path) else pa.py_buffer(read_bytes(path))
-        return pa.ipc.open_file(source).read_all()
+        file = pa.ipc.open_file(source)
+        numbers = range(file.num_record_batches)
+        batches = [checked(file.get_batch_with_custom_metadata(number)) for number in numbers]
+        return pa.Table.from_batches(batches, file.schema)
 
 
 def read_range(path: StorePath, number: int) -> Any:
     """Read one batch of a table, as a table; errors as ``read_table``."""
     with own_file(path), opened(path) as file:
-        return pa.Table.from_batches([pa.ipc.open_file(file).get_batch(number)])
+        return pa.Table.from_batches([checked(pa.ipc.open_file(file).get_batch_with_custom_metadata(number))])
 
 
 def table_batches(path: StorePath) -> Iterator[Any]:

@@ -65,7 +65,7 @@ from streaming_jsmf.ingestion.tokens.stop_words import NONE as NO_STOP_WORDS
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import StorePath, exists, join, normalize
 from streaming_jsmf.storage.replace import file_written
-from streaming_jsmf.storage.tables import opened
+from streaming_jsmf.storage.tables import checked, opened, write_checked
 
 _WORD_BYTES = 64 << 20  # of the words of rows that are sorted together
 _BUCKETS = b"n_buckets"
@@ -278,7 +278,7 @@ def write_buckets(pieces: Iterable[Any], target: Path, n_buckets: int) -> None:
     with file_written(target, overwrite=True) as made, pa.ipc.new_file(str(made), schema) as writer:
         for rows, ends in chain([] if first is None else [first], parts):
             for start, stop in pairwise([0, *ends]):
-                writer.write_batch(rows.slice(start, stop - start))
+                write_checked(writer, rows.slice(start, stop - start))
 
 
 def _bounded(batch: Any) -> Iterator[Any]:
@@ -346,9 +346,7 @@ def _bucket_of(path: StorePath, bucket: int) -> Iterator[Any]:
             if not 0 <= bucket < n_buckets or file.num_record_batches % n_buckets:
                 raise StoreError(f"{path} does not hold bucket {bucket}; remove it and run again")
             for i in range(bucket, file.num_record_batches, n_buckets):
-                batch = file.get_batch(i)
-                # A damaged offset would point outside the file.
-                batch.validate(full=True)
+                batch = checked(file.get_batch_with_custom_metadata(i))
                 if batch.num_rows:
                     yield batch
     except (OSError, ValueError, pa.ArrowException) as error:

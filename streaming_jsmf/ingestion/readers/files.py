@@ -26,6 +26,7 @@ from streaming_jsmf.errors import InputError, StreamingJSMFError, first_line, pa
 from streaming_jsmf.ingestion.readers.base import UnreadableError
 from streaming_jsmf.ingestion.readers.values import START, marked_encoding
 from streaming_jsmf.storage.local import local_name, require_regular
+from streaming_jsmf.storage.objects import Reached
 from streaming_jsmf.storage.paths import (
     file_size,
     is_chain,
@@ -288,7 +289,11 @@ def open_raw(path: str) -> Iterator[IO[bytes]]:
             with open_file(path) if member is None else member[0].open(member[1]) as raw:
                 # Files of object stores have no limit on the length of a line.
                 file: Any = raw
-                yield io.BufferedReader(file, _PIECE) if isinstance(raw, AbstractBufferedFile) else file
+                yield (
+                    io.BufferedReader(file, _PIECE)
+                    if isinstance(raw, Reached | AbstractBufferedFile)
+                    else file
+                )
         except STREAM_ERRORS as error:
             pass_on_machine(error)
             raise UnreadableError(describe(error)) from error
