@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks import text_peers
 from pipelines import (
     example_topics,
     later_papers,
@@ -55,6 +56,7 @@ MAKERS: dict[str, Callable[[Rows], str]] = {
     **dict.fromkeys(("stod_table3_kos", "stod_table3_nips"), example_topics.table),
     "one_pass": one_pass.table,
     "quality": quality_tables.tables,
+    "text_peers": text_peers.table,
     "later_papers": later_papers.tables,
     "fig4_groups": lambda rows: lr_jsmf_fig4.group_table(rows, (4, 5)),
 }
