@@ -327,7 +327,7 @@ def _copy_parts(
     """Commit the parts of a store under other keys, with its words in other ``rows`` of ``n_words``."""
     parts = source.checkpoints("range")
     for known, key in zip(source.manifest.part_keys, keys, strict=True):
-        if not target.is_committed(key):
+        if not target.has("part", key):
             part = parts.read_part(known)
             part = part if rows is None else reindex(part, rows, n_words)
             target.commit_part(key, part, {"merged": str(source.path)})
