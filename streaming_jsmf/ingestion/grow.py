@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import IngestRequest, Vanished
-from streaming_jsmf.corpus.footer import open_parquet
-from streaming_jsmf.corpus.format import DOCUMENTS, Corpus, Shard, open_corpus, read_manifest
+from streaming_jsmf.corpus.footer import Shard, open_parquet
+from streaming_jsmf.corpus.format import DOCUMENTS, Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Dropped, Json, Manifest, ShardEntry, as_number
 from streaming_jsmf.corpus.records import OWN_COLUMNS, Documents, Place, checked_bags
 from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter

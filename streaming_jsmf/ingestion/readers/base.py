@@ -81,7 +81,8 @@ class Unit:
     """Part of a source that one task reads; depends only on the files, not on the number of workers.
 
     ``start`` and ``stop`` are a range of row groups, bytes or rows, depending on the reader; 0 and 0 for a whole file.
-    ``size`` is approximate bytes, for progress. ``notes`` say what was found out about the file, for the log.
+    ``size`` is approximate bytes, for progress. ``notes`` say what was found out about the file, for the log, and
+    ``layout`` how its records are written. ``first`` is the number of its first line or message in the file, if known.
     """
 
     path: str
@@ -89,6 +90,8 @@ class Unit:
     stop: int = 0
     size: int = 0
     notes: tuple[str, ...] = ()
+    layout: Any = None
+    first: int = 0
 
 
 def group_units(path: str, weights: Sequence[int], target: int) -> list[Unit]:

@@ -8,7 +8,7 @@ import re
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC
 from email.errors import MessageError
 from email.header import decode_header, make_header
@@ -213,13 +213,6 @@ def bounded(data: bytes) -> bytes | str:
 # Mail
 
 
-@dataclass(frozen=True)
-class Messages(Unit):
-    """Messages in a range of bytes of an mbox file; ``first`` is the number of the first one, from 1."""
-
-    first: int = 1
-
-
 class MailSource(TextFilesSource):
     """Reader "mail". The text of a message is its subject and its plain text, or else its HTML without tags.
 
@@ -251,18 +244,18 @@ class MailSource(TextFilesSource):
         return f"{unit.path}, message {self.first_row(unit) + row + 1}"
 
     def first_row(self, unit: Unit) -> int:
-        return unit.first - 1 if isinstance(unit, Messages) else unit.start
+        return unit.first if unit.layout else unit.start
 
     def _plain(self, unit: Unit) -> Iterator[File]:
-        if not isinstance(unit, Messages):
+        if not unit.layout:
             yield from super()._plain(unit)
             return
         with open_stream(unit.path) as stream:
             stream.seek(unit.start)
             yield from self.documents(dict(self.listed())[unit.path], stream, unit)
 
-    def documents(self, name: str, stream: IO[bytes], part: Messages | None = None) -> Iterator[File]:
-        for number, (start, message) in enumerate(_messages(stream), part.first if part else 1):
+    def documents(self, name: str, stream: IO[bytes], part: Unit | None = None) -> Iterator[File]:
+        for number, (start, message) in enumerate(_messages(stream), part.first + 1 if part else 1):
             if part and part.start + start >= part.stop:
                 return
             yield name if number == 1 else f"{name}:{number}", bounded(message)
@@ -279,13 +272,16 @@ class MailSource(TextFilesSource):
 
 def _parts_of(path: str, size: int) -> list[Unit]:
     """Return parts of about ``UNIT_BYTES`` of an mbox file."""
-    cuts = [(0, 1)]
+    cuts = [(0, 0)]
     with open_stream(path) as stream:
-        for number, (start, _) in enumerate(_messages(stream), 1):
+        for number, (start, _) in enumerate(_messages(stream)):
             if start >= cuts[-1][0] + limits.UNIT_BYTES:
                 cuts.append((start, number))
     stops = [*(start for start, _ in cuts[1:]), size]
-    return [Messages(path, at, stop, stop - at, first=n) for (at, n), stop in zip(cuts, stops, strict=True)]
+    return [
+        Unit(path, at, stop, stop - at, layout="mbox", first=number)
+        for (at, number), stop in zip(cuts, stops, strict=True)
+    ]
 
 
 def _messages(stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:
