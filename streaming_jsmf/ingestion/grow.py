@@ -27,8 +27,7 @@ from streaming_jsmf.corpus.vocabulary import WordCounts
 from streaming_jsmf.corpus.write import Origin, finish_directory
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.fingerprint import fingerprint
-from streaming_jsmf.ingestion.files import FILES_NAME, NUMBERED, Grown, of_paths
-from streaming_jsmf.ingestion.in_memory import located
+from streaming_jsmf.ingestion.files import FILES_NAME, NUMBERED, Grown, located, of_paths
 from streaming_jsmf.ingestion.ingest import run_ingest
 from streaming_jsmf.ingestion.job import Ingest
 from streaming_jsmf.ingestion.plan import plan_ingest

@@ -22,18 +22,17 @@ from streaming_jsmf.config import (
     check_options,
     for_texts,
 )
+from streaming_jsmf.corpus.curation import number_of_ranges
 from streaming_jsmf.corpus.footer import is_list, open_parquet
 from streaming_jsmf.corpus.format import open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, PHRASES, Json
 from streaming_jsmf.corpus.shards import LAYOUT, TOKENS_PER_SHARD
-from streaming_jsmf.corpus.totals import number_of_ranges
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, Option, StoreError, option
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.ingestion.columns import kind_of_type
-from streaming_jsmf.ingestion.files import SourceFiles
-from streaming_jsmf.ingestion.in_memory import Location
+from streaming_jsmf.ingestion.files import Location, SourceFiles
 from streaming_jsmf.ingestion.job import Ingest
 from streaming_jsmf.ingestion.readers.base import BadRecords, Reader, Unit
 from streaming_jsmf.ingestion.readers.files import find_beside
