@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from streaming_jsmf.config import Curation, OnBadRecord
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.ingestion.files import Grown, SourceFiles
-from streaming_jsmf.ingestion.readers.base import Unit
+from streaming_jsmf.ingestion.readers.base import Unit, grouped
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.run import map_job, run_job
@@ -77,14 +77,8 @@ def group_units(units: Sequence[Unit]) -> list[Group]:
     """Group consecutive small units, so that many small files do not become as many tasks and shards."""
     least, most = GROUP_BYTES
     target = min(max(sum(unit.size for unit in units) // GROUPS, least), most)
-    groups: list[Group] = []
-    start = size = 0
-    for i, unit in enumerate(units):
-        size += unit.size
-        if size >= target or i == len(units) - 1:
-            groups.append(Group(len(groups), start, tuple(units[start : i + 1])))
-            start, size = i + 1, 0
-    return groups
+    runs = enumerate(grouped([unit.size for unit in units], target))
+    return [Group(i, start, tuple(units[start:stop])) for i, (start, stop, _) in runs]
 
 
 class Column(NamedTuple):
@@ -170,10 +164,10 @@ class Ingest:
     ) -> list[Record]:
         """Run the tasks of a step that are not committed or are damaged, one for each item; return all records.
 
-        Items are groups, pieces or numbers of ranges.
+        Items are groups, or pieces and numbers of ranges with the step.
         """
         context = replace(self, units=(), words=None, vocabulary=None, files=None)
-        sizes = [getattr(item, "size", 1) for item in items]
+        sizes = [getattr(item[-1] if isinstance(item, tuple) else item, "size", 1) for item in items]
         job = map_job(task, context, sizes, self.folder.checkpoints(step), unit, items=items)
         run_job(job, executor)
         return job.records()

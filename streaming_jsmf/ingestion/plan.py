@@ -153,7 +153,11 @@ def _from_spec(
             raise InputError(f"a spec has its own {name}; leave {Option(name)} out, or edit the spec")
     curation = replace(default_curation(spec.reader, "papers"), **{**spec.curation, **request.curation})
     options = check_options(spec.reader, {**spec.read, **request.read})
-    directory = Path(request.files) if request.files is not None else _cache(spec.name)
+    directory = (
+        Path(request.files)
+        if request.files is not None
+        else Path(user_cache_dir("streaming-jsmf")) / spec.name
+    )
     found = fetch_files(spec.source.files, directory, page=spec.source.url, progress=progress)
     spec.check_word_lists(directory)
     for name, digest in found.items():
@@ -189,10 +193,6 @@ def _with_suited_tokenizer(opened: Any, units: Sequence[Unit]) -> Any:
     name = suited_tokenizer(pa.array(texts, pa.string())) if texts else opened.tokenizer.name
     options = replace(opened.options, tokenizer=name)
     return replace(opened, options=options, tokenizer=replace(opened.tokenizer, name=name))
-
-
-def _cache(name: str) -> Path:
-    return Path(user_cache_dir("streaming-jsmf")) / name
 
 
 def _from_source(

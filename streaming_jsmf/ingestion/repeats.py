@@ -206,24 +206,27 @@ def _left_out(
 
 
 def _repeats(ingest: Ingest, executor: Executor, step: str) -> list[Record]:
-    task = repeated_ids if step == _IDS else repeated_contents
     if ingest.ranges == 1:  # a job would take longer
-        return [task(ingest, 0)]
-    return ingest.run(executor, step, task, range(ingest.ranges), "ranges")
+        return [list_repeats(ingest, (step, 0))]
+    return ingest.run(executor, step, list_repeats, [(step, i) for i in range(ingest.ranges)], "ranges")
 
 
-def repeated_ids(ingest: Ingest, number: int) -> Record:
-    """Task: list the documents with an id of a range but the first of each id, by the ids."""
-    return _save_repeats(ingest, _IDS, number, {}, ordered=True)
+def list_repeats(ingest: Ingest, item: tuple[str, int]) -> Record:
+    """Task: list the documents with an id, or contents, of a range but the first of each.
 
-
-def repeated_contents(ingest: Ingest, number: int) -> Record:
-    """Task: list the documents with contents of a range but the first of each, without those with a repeated id."""
-    listed = [read_table(_listed(ingest, step, i)) for _, step, found in ingest.repeats for i in found]
-    tables = pa.concat_tables(listed) if listed else _REPEATS.empty_table()
-    ordinals, pieces = (np.asarray(tables.column(name)) for name in ("ordinal", "piece"))
-    without = {piece: ordinals[pieces == piece] for piece in np.unique(pieces).tolist()}
-    return _save_repeats(ingest, _CONTENTS, number, without, ordered=bool(ingest.ids))
+    The first of several documents with the same contents is that with the smallest id; those with a repeated id are
+    ignored.
+    """
+    step, number = item
+    without: dict[int, NDArray[Any]] = {}
+    if step == _CONTENTS:
+        listed = [
+            read_table(_listed(ingest, before, i)) for _, before, found in ingest.repeats for i in found
+        ]
+        tables = pa.concat_tables([_REPEATS.empty_table(), *listed])
+        ordinals, pieces = (np.asarray(tables.column(name)) for name in ("ordinal", "piece"))
+        without = {piece: ordinals[pieces == piece] for piece in np.unique(pieces).tolist()}
+    return _save_repeats(ingest, step, number, without, ordered=step == _IDS or bool(ingest.ids))
 
 
 def _save_repeats(

@@ -47,20 +47,12 @@ def write_shards(
         {"word": words} if ingest.words is None else {"id": word_ids(ingest.words, words).astype(np.int32)}
     )
     write_table(_words_file(ingest, step), pa.table(table))
-    return ingest.run(executor, step, write_piece if step == WRITE else rewrite_piece, pieces, "nonzeros")
+    return ingest.run(executor, step, write_piece, [(step, piece) for piece in pieces], "nonzeros")
 
 
-def write_piece(ingest: Ingest, piece: Piece) -> Record:
-    """Task: write the shards of a piece, and its documents with a repeated id. Makes one pass over its bags."""
-    return _write_piece(ingest, piece, WRITE)
-
-
-def rewrite_piece(ingest: Ingest, piece: Piece) -> Record:
-    """Task: write the shards of a piece again, with the same documents, without words that none of them has."""
-    return _write_piece(ingest, piece, REWRITE)
-
-
-def _write_piece(ingest: Ingest, piece: Piece, step: str) -> Record:
+def write_piece(ingest: Ingest, item: tuple[str, Piece]) -> Record:
+    """Task: write the shards of a piece in one pass over its bags, and first its documents with a repeated id."""
+    step, piece = item
     new_ids, n_words = _new_ids(ingest, piece, step)
     documents, tokens = np.zeros(len(STEPS), np.int64), np.zeros(len(STEPS))
     repeats, empty, of_units = left_out(ingest, piece), 0, list[tuple[int, int]]()

@@ -94,15 +94,19 @@ class Unit:
     first: int = 0
 
 
+def grouped(weights: Sequence[int], target: int) -> Iterator[tuple[int, int, int]]:
+    """Yield start, stop and weight of runs of items that reach a weight; the last one may not."""
+    start = weight = 0
+    for i, of_item in enumerate(weights):
+        weight += of_item
+        if weight >= target or i == len(weights) - 1:
+            yield start, i + 1, weight
+            start, weight = i + 1, 0
+
+
 def group_units(path: str, weights: Sequence[int], target: int) -> list[Unit]:
     """Group consecutive row groups until their weights, in bytes, reach ``target``."""
-    units, start, weight = [], 0, 0
-    for g, of_group in enumerate(weights):
-        weight += of_group
-        if weight >= target or g == len(weights) - 1:
-            units.append(Unit(path, start, g + 1, weight))
-            start, weight = g + 1, 0
-    return units or [Unit(path)]
+    return [Unit(path, *run) for run in grouped(weights, target)] or [Unit(path)]
 
 
 @dataclass(frozen=True, eq=False)

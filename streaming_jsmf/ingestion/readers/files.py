@@ -107,18 +107,18 @@ def _stream(pieces: Iterator[bytes]) -> io.BufferedReader:
 
 def recoded(raw: Any, codec: str, errors: str = "strict") -> io.BufferedReader:
     """Return a stream of UTF-8, with a byte order mark, of one in another encoding; ``errors`` is that of ``open``."""
-    return _stream(_recoded(raw, codec, errors))
 
+    def pieces() -> Iterator[bytes]:
+        decoder, data = codecs.getincrementaldecoder(codec)(errors), b"\0"
+        yield codecs.BOM_UTF8
+        try:
+            while data:
+                data = raw.read(_PIECE)
+                yield decoder.decode(data, not data).encode("utf-8", "surrogateescape")
+        except UnicodeDecodeError as error:
+            raise EOFError(f"it is not {codec.upper()}") from error
 
-def _recoded(raw: Any, codec: str, errors: str) -> Iterator[bytes]:
-    decoder, data = codecs.getincrementaldecoder(codec)(errors), b"\0"
-    yield codecs.BOM_UTF8
-    try:
-        while data:
-            data = raw.read(_PIECE)
-            yield decoder.decode(data, not data).encode("utf-8", "surrogateescape")
-    except UnicodeDecodeError as error:
-        raise EOFError(f"it is not {codec.upper()}") from error
+    return _stream(pieces())
 
 
 def _by_arrow(raw: Any, codec: str) -> Iterator[bytes]:

@@ -178,14 +178,9 @@ def find_files(source: AnyPath) -> dict[str, str]:
             raise missing_source(root)
         raise InputError(f"there are no files at {root}; check the path")
     if not is_url(root):
-        for path in kept:
-            _require_file(Path(path))
+        for path in (path for path in kept if require_regular(Path(path)).is_dir()):
+            raise InputError(f"{path} links to a folder, which is not followed; read it by its own name")
     return kept
-
-
-def _require_file(path: Path) -> None:
-    if require_regular(path).is_dir():
-        raise InputError(f"{path} links to a folder, which is not followed; read it by its own name")
 
 
 def is_about(path: str) -> bool:

@@ -164,7 +164,9 @@ def files_in_tar(path: str, split: Callable[[str, IO[bytes]], Iterable[File]]) -
         try:
             with tarfile.open(fileobj=stream, mode="r|*", tarinfo=_CheckedTarInfo) as tar:
                 for entry in tar:
-                    name = _printable(entry.name)
+                    # Without ./, and with bytes that are not UTF-8 escaped.
+                    raw = entry.name.removeprefix("./").encode("utf-8", "surrogateescape")
+                    name = raw.decode("utf-8", "backslashreplace")
                     if entry.isfile() and not is_hidden(name):
                         opened: Any = tar.extractfile(entry)
                         yield from split(name, opened)
@@ -197,11 +199,6 @@ class _CheckedTarInfo(tarfile.TarInfo):
         if entry.type in b"xgXLK" and entry.size > limits.LARGEST_TAR_HEADER:
             raise tarfile.ReadError(f"a header of {entry.size} bytes")
         return entry
-
-
-def _printable(name: str) -> str:
-    """Return a member's name without ``./``, with bytes that are not UTF-8 escaped."""
-    return name.removeprefix("./").encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def bounded(data: bytes) -> bytes | str:

@@ -28,8 +28,6 @@ from streaming_jsmf.ingestion.tokens.split import (
     TokenLists,
     given_tokens,
     split_words,
-    string_buffers,
-    strings_of,
     with_ngrams,
     with_phrases,
 )
@@ -39,7 +37,6 @@ from streaming_jsmf.ingestion.tokens.stop_words import (
     load_stop_words,
     without_spaces,
 )
-from streaming_jsmf.linalg.compiled import compiled
 
 logger = logging.getLogger(__name__)
 
@@ -53,8 +50,6 @@ _PIECE = re.compile(rf"[^。\n]{{1,{_LONGEST_PIECE}}}[。\n]?|[。\n]")
 
 #: Parts of speech that carry subjects: nouns, verbs, adjectives of both kinds, and adverbs.
 _JAPANESE = ("名詞", "動詞", "形容詞", "形状詞", "副詞")
-
-_WHITE_SPACE = np.isin(np.arange(256), list(b"\t\n\f\r "))
 
 #: Function from a text to its words; a user's callable may return any iterable.
 Analyzer = Callable[[str], Iterable[str]]
@@ -185,41 +180,10 @@ def is_phrase(text: str) -> bool:
 
 
 def _beginnings(texts: Any, length: int) -> Any:
-    """The first characters of each text, with single spaces for white space."""
-    offsets, data = string_buffers(texts)
-    ends, content = np.zeros(len(offsets), np.int64), np.empty(offsets[-1] - offsets[0], np.uint8)
-    _copy_heads(offsets, data, length, ends, content)
-    head = strings_of(texts.type, ends, content[: ends[-1]].copy())
+    """The first characters of each text, of twice as many, with single spaces for white space."""
+    words = pc.ascii_split_whitespace(pc.utf8_slice_codeunits(texts, 0, 2 * length))
+    head = pc.binary_join(words, pa.scalar(" ", texts.type))
     return pc.utf8_slice_codeunits(pc.utf8_trim_whitespace(head), 0, length)
-
-
-@compiled(nogil=True)
-def _copy_heads(offsets: Any, data: Any, length: int, ends: Any, content: Any) -> None:
-    """Begin each text with at least ``length`` characters if it has them, and one space for a run of white space.
-
-    Reads 2 * ``length`` characters at most: more white space than that shortens the result. Fills offsets and bytes.
-    """
-    used = 0
-    for m in range(len(offsets) - 1):
-        in_space, read, taken = False, 0, 0
-        for i in range(offsets[m], offsets[m + 1]):
-            byte = data[i]
-            # Characters count from the first that is not white space of any kind, and such a one follows the last.
-            is_solid = 32 < byte < 127
-            begins = is_solid or byte & 0xC0 != 0x80
-            is_space = not is_solid and _WHITE_SPACE[byte]
-            read += begins
-            if read > 2 * length:
-                break
-            if is_space and in_space:
-                continue
-            content[np.uint64(used)] = 32 if is_space else byte
-            used += 1
-            if is_solid and taken >= length:
-                break
-            in_space = is_space
-            taken += begins and (is_solid or taken > 0)
-        ends[m + 1] = used
 
 
 def _analyzed(texts: Any, analyzer: Analyzer, name: str) -> TokenLists:
@@ -281,16 +245,12 @@ def _analyzer(name: str) -> Analyzer:
         analyzer: Analyzer = CountVectorizer().build_analyzer()
         return analyzer
     if name == "chinese":
-        return _chinese_words()
+        try:
+            import rjieba
+        except ImportError as error:
+            raise InputError(_missing("rjieba", name)) from error
+        return lambda text: _real_words(rjieba.cut(text))
     return _japanese_words() if name == "japanese" else _load_callable(name)
-
-
-def _chinese_words() -> Analyzer:
-    try:
-        import rjieba
-    except ImportError as error:
-        raise InputError(_missing("rjieba", "chinese")) from error
-    return lambda text: _real_words(rjieba.cut(text))
 
 
 def _japanese_words() -> Analyzer:
