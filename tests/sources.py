@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from streaming_jsmf.config import READER_OPTIONS
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import BadRecords, Unit, limits
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
@@ -26,7 +27,7 @@ BUCKET = Unit("the bucket")
 
 def opened(kind: Any, *paths: Any, **options: Any) -> Any:
     """Open a reader on files."""
-    return kind.open("", tuple(map(str, paths)), kind.options_type(**options), Tokenizer())
+    return kind.open("", tuple(map(str, paths)), READER_OPTIONS[kind.reader](**options), Tokenizer())
 
 
 class Read:

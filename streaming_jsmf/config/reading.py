@@ -81,17 +81,9 @@ def _phrases(given: Any) -> Any:
     raise ValueError(given)
 
 
-def _header(given: Any) -> Any:
-    return {"true": "first", "false": NONE}.get(str(given).lower(), given)
-
-
-def _delimiter(given: Any) -> Any:
-    return given.replace("\\t", "\t") if isinstance(given, str) else given
-
-
 delimiter_key = partial(
     read_key,
-    parse=_delimiter,
+    parse=lambda given: given.replace("\\t", "\t") if isinstance(given, str) else given,
     pattern=r"[^\r\n]+",
     wanted="one or more characters without line ends, such as ; or \\t for a tab",
 )
@@ -248,7 +240,12 @@ class Delimited(Encoded):
     """
 
     delimiter: str | None = delimiter_key(None, absent="detected")
-    header: Header = reading("auto", metavar="auto|first|none", rare=True, parse=_header)
+    header: Header = reading(
+        "auto",
+        metavar="auto|first|none",
+        rare=True,
+        parse=lambda given: {"true": "first", "false": NONE}.get(str(given).lower(), given),
+    )
     columns: tuple[str, ...] = reading((), absent="those of the header", metavar="NAMES", rare=True)
     quoting: Literal["auto", "none"] = reading("auto", rare=True)
     quotechar: str | None = _character(None, absent="detected")

@@ -358,10 +358,6 @@ def parse_memory(size: Any) -> Any:
     return found
 
 
-def _path(given: Any) -> Any:
-    return Path(given) if isinstance(given, str) else given
-
-
 @dataclass(frozen=True)
 class ExecutionOptions(Settings):
     """How a job runs.
@@ -387,6 +383,10 @@ class ExecutionOptions(Settings):
     workers: int | None = _execution(None, absent="one per core", ge=1)
     memory: int | None = _execution(None, absent="no limit", metavar="SIZE", parse=parse_memory)
     performance_report: Path | None = _execution(
-        None, absent="none", metavar="FILE.html", rare=True, parse=_path
+        None,
+        absent="none",
+        metavar="FILE.html",
+        rare=True,
+        parse=lambda given: Path(given) if isinstance(given, str) else given,
     )
     allow_mixed: bool = _execution(False, rare=True)

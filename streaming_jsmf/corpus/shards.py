@@ -255,10 +255,6 @@ def write_task_shards(
     return {"shards": [shard.model_dump(mode="json") for shard in shards], **files.record()}
 
 
-def shards_of(record: Record) -> list[ShardEntry]:
-    return [ShardEntry.model_validate(shard) for shard in record["shards"]]
-
-
 def total_counts(
     work: Workspace, executor: Executor, step: str, n_tasks: int, words: pa.Array, n_ranges: int
 ) -> WordCounts:
@@ -273,7 +269,7 @@ def link_shards(root: StorePath, step: str, records: Sequence[Record], corpus: S
     make_directory(documents)
     pairs, entries = list[tuple[StorePath, StorePath]](), list[ShardEntry]()
     for index, record in enumerate(records):
-        for shard in shards_of(record):
+        for shard in map(ShardEntry.model_validate, record["shards"]):
             name = f"part-{len(entries):05d}.parquet"
             pairs.append((root / task_directory(step, index) / shard.name, documents / name))
             entries.append(shard.model_copy(update={"name": name}))

@@ -21,7 +21,6 @@ from streaming_jsmf.storage.paths import read_bytes
 
 VOCABULARY_NAME = "vocabulary.parquet"
 TEXT_NAMES = ("vocab.txt", "vocabulary.txt")
-NOT_RECORDED = -1
 
 
 def word_ids(words: Any, vocabulary: Any) -> NDArray[np.int64]:
@@ -114,27 +113,18 @@ def used_counts(document_frequency: NDArray[np.int64], term_count: NDArray[np.fl
 class Vocabulary:
     """N words with their counts over the corpus; row number = word id.
 
-    If the file has only words, the frequencies, counts and scores are -1, NaN and NaN; see ``counted``.
-
     Attributes
     ----------
     words : N distinct strings.
-    document_frequency : (N,) int64; number of documents with the word.
-    term_count : (N,) float64; tokens of the word.
-    tf_idf : (N,) float64; see ``WordCounts.tf_idf``.
+    document_frequency : (N,) int64; number of documents with the word; None if the file does not have them.
+    term_count : (N,) float64; tokens of the word; None if the file does not have them.
     forms : N strings that are shown for words that are stems: the most frequent forms; None without a stemmer.
     """
 
     words: tuple[str, ...]
-    document_frequency: NDArray[np.int64]
-    term_count: NDArray[np.float64]
-    tf_idf: NDArray[np.float64]
+    document_frequency: Any = None
+    term_count: Any = None
     forms: tuple[str, ...] | None = None
-
-    @property
-    def counted(self) -> bool:
-        """Whether the file has document frequencies and term counts."""
-        return bool((self.document_frequency >= 0).all())
 
 
 def write_vocabulary(counts: WordCounts, n_documents: int, path: Path, forms: Any = None) -> None:
@@ -195,12 +185,7 @@ def _from_text(data: bytes, path: str) -> Vocabulary:
         raise InputError(f"the vocabulary {path} is not UTF-8 (byte {error.start}); convert it") from error
     # str.splitlines also splits at characters such as U+2028 inside a word.
     lines = text.removesuffix("\n").replace("\r\n", "\n").removesuffix("\r").split("\n")
-    return _uncounted(tuple(lines) if text else ())
-
-
-def _uncounted(words: tuple[str, ...]) -> Vocabulary:
-    unknown = np.full(len(words), np.nan)
-    return Vocabulary(words, np.full(len(words), NOT_RECORDED, np.int64), unknown, unknown)
+    return Vocabulary(tuple(lines) if text else ())
 
 
 def _from_parquet(data: bytes, path: str) -> Vocabulary:
@@ -218,16 +203,13 @@ def _from_parquet(data: bytes, path: str) -> Vocabulary:
         raise InputError(f"the vocabulary {path} has no string column 'word'; it has {table.column_names}")
     if column.null_count:
         raise InputError(f"the vocabulary {path} has {column.null_count} null words; give each row a word")
-    blank = _uncounted(tuple(column.to_pylist()))
-
-    def numbers(name: str, otherwise: NDArray[Any]) -> NDArray[Any]:
-        found = np.asarray(table.column(name)) if name in table.column_names else otherwise
-        return found.astype(otherwise.dtype)
-
-    return Vocabulary(
-        blank.words,
-        numbers("document_frequency", blank.document_frequency),
-        numbers("term_count", blank.term_count),
-        numbers("tf_idf", blank.tf_idf),
-        tuple(map(str, table.column("form").to_pylist())) if "form" in table.column_names else None,
-    )
+    counts = {
+        name: table.column(name)
+        for name in ("document_frequency", "term_count", "form")
+        if name in table.column_names
+    }
+    numbers = {
+        name: np.asarray(counts[name]) for name in ("document_frequency", "term_count") if name in counts
+    }
+    forms = tuple(map(str, counts["form"].to_pylist())) if "form" in counts else None
+    return Vocabulary(tuple(column.to_pylist()), **numbers, forms=forms)

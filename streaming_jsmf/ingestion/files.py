@@ -270,7 +270,9 @@ def _batches(source: Any) -> Iterator[Columns]:
     else:
         rows, all_files, ids = iter(source), None, _ids(source)
         while batch := list(itertools.islice(rows, BATCH)):
-            all_files = all_files is not False and all(map(_is_file, batch))
+            # Not ``Path.is_file``, which raises OSError for a text that is longer than a path can be.
+            are_files = (isinstance(row, str) and os.path.isfile(row) for row in batch)  # noqa: PTH113
+            all_files = all_files is not False and all(are_files)
             named = {ID_NAMES[0]: from_python([*itertools.islice(ids, len(batch))])} if ids else {}
             yield {**_of_rows(batch), **named}
         if all_files:
@@ -328,11 +330,6 @@ def _require_distinct(names: Iterable[Any]) -> None:
     repeated = [str(name) for name, times in Counter(names).items() if times > 1]
     if repeated:
         raise InputError(f"the table has several columns {', '.join(repeated)}; rename all but one of each")
-
-
-def _is_file(row: Any) -> bool:
-    # Not ``Path.is_file``, which raises OSError for a text that is longer than a path can be.
-    return isinstance(row, str) and os.path.isfile(row)  # noqa: PTH113
 
 
 def _or_none(value: Any) -> Any:

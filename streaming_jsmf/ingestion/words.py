@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -37,7 +37,7 @@ from streaming_jsmf.corpus.curation import (
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units
-from streaming_jsmf.ingestion.readers.base import BadRecords, Batch
+from streaming_jsmf.ingestion.readers.base import BadRecords
 from streaming_jsmf.ingestion.repeats import hash_values
 from streaming_jsmf.ingestion.tokens.split import TokenLists, with_ngrams
 from streaming_jsmf.ingestion.tokens.stop_words import (
@@ -265,33 +265,24 @@ def count_group(ingest: Ingest, group: Group) -> Record:
     held: list[Any] = []
     number = 0
     with files.local() as directory:
-        for batch in _batches(ingest, group):
+        # The next pass quarantines bad records.
+        bad = ((unit, BadRecords(ingest.on_bad_record, unit, ingest.source.place)) for unit in group.units)
+        for batch in (batch for unit in bad for batch in ingest.source.read(*unit)):
             documents += batch.n_documents
             languages += count_languages(sampled(batch))
-            held.append(_counts_of(batch))
+            number_of = {"minlength": len(batch.dictionary)}
+            counts = {
+                "word": batch.dictionary.cast(pa.string()),
+                "document_frequency": np.bincount(batch.codes, **number_of),
+                "term_count": np.bincount(batch.codes, weights=batch.counts, **number_of),
+            }
+            held.append(pa.table(counts))
             if sum(table.num_rows for table in held) >= TABLE_ROWS:
                 _write(ingest, held, directory, number)
                 held, number = [], number + 1
         if held:
             _write(ingest, held, directory, number)
     return {"documents": documents, "languages": dict(languages), **files.record()}
-
-
-def _batches(ingest: Ingest, group: Group) -> Iterator[Batch]:
-    for unit in group.units:
-        # The next pass quarantines bad records.
-        yield from ingest.source.read(unit, BadRecords(ingest.on_bad_record, unit, ingest.source.place))
-
-
-def _counts_of(batch: Batch) -> Any:
-    size = len(batch.dictionary)
-    return pa.table(
-        {
-            "word": batch.dictionary.cast(pa.string()),
-            "document_frequency": np.bincount(batch.codes, minlength=size),
-            "term_count": np.bincount(batch.codes, weights=batch.counts, minlength=size),
-        }
-    )
 
 
 def _write(ingest: Ingest, held: Sequence[Any], directory: Path, number: int) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import BagOptions, BasketOptions
+from streaming_jsmf.config import BagOptions
 from streaming_jsmf.config.reading import NONE
 from streaming_jsmf.corpus.footer import check_columns, is_list, is_string
 from streaming_jsmf.corpus.format import find_shards, find_vocabulary, missing_source, open_corpus
@@ -85,7 +85,6 @@ class BagSource(RecordFiles, Source):
     fingerprint: str | None = None
 
     reader = "bag-of-words-parquet"
-    options_type = BagOptions
     stop_words = ENGLISH
 
     @classmethod
@@ -230,7 +229,6 @@ class BasketSource(RecordFiles, TextReader):
     """
 
     reader = "baskets"
-    options_type = BasketOptions
     patterns = (*TABLE_PATTERNS, "*.baskets")
     stop_words = NO_STOP_WORDS
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import OnBadRecord, ReaderName, ReadOptions
+from streaming_jsmf.config import OnBadRecord, ReaderName
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.records import Counts
 from streaming_jsmf.display import location
@@ -283,7 +283,7 @@ class Reader(ABC):
     ----------
     root : Path or URL of the source.
     files : Paths or URLs of its files.
-    options : Options of the type ``options_type``.
+    options : Options of its type in ``config.READER_OPTIONS``.
     tokenizer : Tokenizer of readers of texts.
     reader : Name in specs and on the command line.
     patterns : Globs of the files it reads in a directory, without the suffixes of compression; empty if it takes the
@@ -298,7 +298,6 @@ class Reader(ABC):
     tokenizer: Tokenizer
 
     reader: ClassVar[ReaderName]
-    options_type: ClassVar[type[ReadOptions]]
     patterns: ClassVar[tuple[str, ...]] = ()
     stop_words: ClassVar[str] = NONE
     refuses_documents: ClassVar[bool] = True

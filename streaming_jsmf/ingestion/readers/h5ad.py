@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import H5adOptions
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit, UnreadableError, limits
 from streaming_jsmf.ingestion.readers.files import open_raw, read_as, trial
@@ -47,7 +46,6 @@ class H5adSource(CountFiles):
     """
 
     reader = "h5ad"
-    options_type = H5adOptions
     patterns = ("*.h5ad",)
 
     def words_of(self, path: str) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import EXCERPT, TextOptions, TokenOptions
+from streaming_jsmf.config import EXCERPT, TextOptions
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.corpus.records import free_name
 from streaming_jsmf.errors import option
@@ -257,7 +257,6 @@ class LineSource(RecordFiles, TextReader):
     """Reader "lines": each line of a file that is not blank is a document without an id."""
 
     reader = "lines"
-    options_type = TokenOptions
     patterns = ("*.txt", "*.text")
 
     def records(self, unit: Unit, bad: BadRecords) -> Iterator[Records]:
@@ -272,7 +271,6 @@ class TextSource(RecordFiles, TextReader):
     """
 
     reader = "text"
-    options_type = TextOptions
     patterns = tuple(f"*{suffix}" for suffix in FORMATS)
 
     @classmethod

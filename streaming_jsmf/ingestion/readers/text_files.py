@@ -21,7 +21,7 @@ from typing import IO, Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_jsmf.config import ReaderName, TextFilesOptions
+from streaming_jsmf.config import ReaderName
 from streaming_jsmf.corpus.format import missing_source
 from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import (
@@ -74,7 +74,6 @@ class TextFilesSource(TextReader):
     """
 
     reader: ClassVar[ReaderName] = "text-files"
-    options_type = TextFilesOptions
 
     def units(self) -> Sequence[Unit]:
         """Return units of 2,000 files, or a tar archive as one. Raises InputError if no file matches."""

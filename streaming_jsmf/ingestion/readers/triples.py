@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import RatingsOptions, ReaderName, TableOptions, TriplesOptions
+from streaming_jsmf.config import RatingsOptions, ReaderName
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.bags import read_bucket, write_buckets
 from streaming_jsmf.ingestion.readers.base import (
@@ -68,7 +68,6 @@ class TriplesSource(RecordFiles):
     """
 
     reader: ClassVar[ReaderName] = "triples"
-    options_type: ClassVar[type[TableOptions]] = TriplesOptions
     patterns = TABLE_PATTERNS
     refuses_documents = False
 
@@ -190,7 +189,6 @@ class RatingsSource(TriplesSource):
     """
 
     reader = "ratings"
-    options_type = RatingsOptions
 
     def count_kind(self, kind: Any) -> str:  # noqa: ARG002
         return "int"
@@ -210,7 +208,10 @@ class RatingsSource(TriplesSource):
     def words(self, path: str) -> Convert:
         if self.options.names is None:
             return super().words(path)
-        where = names_path(path, self.options.names)
+        where = find_beside(path, [self.options.names])
+        if where is None:
+            missing = f"there is no file of names {self.options.names} beside it; check the option names"
+            raise InputError(f"{path}: {missing}")
         names = read_names(where, self.options)
         items, distinct = pa.array(names.keys(), pa.string()), pa.array(names.values(), pa.string())
 
@@ -222,14 +223,6 @@ class RatingsSource(TriplesSource):
             return distinct.take(at).fill_null(""), faults
 
         return renamed
-
-
-def names_path(path: str, names: str) -> str:
-    """Return the path of the file of names of a file of ratings. Raises InputError if it is missing."""
-    found = find_beside(path, [names])
-    if found is None:
-        raise InputError(f"{path}: there is no file of names {names} beside it; check the option names")
-    return found
 
 
 def read_names(path: str, options: RatingsOptions) -> dict[str, str]:
