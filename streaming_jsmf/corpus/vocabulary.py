@@ -203,13 +203,8 @@ def _from_parquet(data: bytes, path: str) -> Vocabulary:
         raise InputError(f"the vocabulary {path} has no string column 'word'; it has {table.column_names}")
     if column.null_count:
         raise InputError(f"the vocabulary {path} has {column.null_count} null words; give each row a word")
-    counts = {
-        name: table.column(name)
-        for name in ("document_frequency", "term_count", "form")
-        if name in table.column_names
-    }
-    numbers = {
-        name: np.asarray(counts[name]) for name in ("document_frequency", "term_count") if name in counts
-    }
-    forms = tuple(map(str, counts["form"].to_pylist())) if "form" in counts else None
+    types = {"document_frequency": np.int64, "term_count": np.float64}
+    present = {name: kind for name, kind in types.items() if name in table.column_names}
+    numbers: Any = {name: np.asarray(table.column(name)).astype(kind) for name, kind in present.items()}
+    forms = tuple(map(str, table.column("form").to_pylist())) if "form" in table.column_names else None
     return Vocabulary(tuple(column.to_pylist()), **numbers, forms=forms)
