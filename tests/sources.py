@@ -71,7 +71,7 @@ class Read:
                     self.source.scatter(unit, bad, self.scattered[-1], n_buckets)
         for bucket in range(n_buckets if scratch else 0):
             with self._checked(policy, BUCKET) as bad:
-                self._take(BUCKET, self.source.gather(order(self.scattered), bucket, bad))
+                self._take(BUCKET, self.source.gather(order(self.scattered), bucket, n_buckets, bad))
 
     @contextmanager
     def _checked(self, policy: Any, unit: Unit) -> Iterator[BadRecords]:

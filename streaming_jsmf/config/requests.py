@@ -173,14 +173,12 @@ class ReportRequest(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.by is not None and self.shares is None:
-            raise InputError(
-                f"{option.by} takes a column of {option.shares}; give the file that transform wrote, too"
-            )
-        if self.corpus is not None and self.shares is None:
-            raise InputError(
-                f"{option.corpus} takes the corpus of {option.shares}; give the file that transform wrote, too"
-            )
+        for given, what in (
+            (self.by, f"{option.by} takes a column"),
+            (self.corpus, f"{option.corpus} takes the corpus"),
+        ):
+            if given is not None and self.shares is None:
+                raise InputError(f"{what} of {option.shares}; give the file that transform wrote, too")
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def with_enough_words(
     rules = list(_rules(n_documents, any_frequency, stop_words, ngrams))
     kept = np.zeros(least + 1, np.int64)
     for counts in tables():
-        gone = np.logical_or.reduce([rule.gone(counts) for rule in rules])
+        gone = np.logical_or.reduce([rule(counts) for _, _, rule in rules])
         kept += np.bincount(np.minimum(counts.document_frequency[~gone], least), minlength=least + 1)
     enough = [low for low in range(2, least + 1) if kept[low:].sum() >= FEWEST_WORDS]
     return replace(curation, min_document_frequency=max(enough, default=2))
@@ -133,13 +133,13 @@ def select_words(
 
     kept: list[WordCounts] = []
     for counts in tables:
-        for number, rule in enumerate(rules):
-            counts = drop(counts, number, rule.gone(counts))
+        for number, (_, _, rule) in enumerate(rules):
+            counts = drop(counts, number, rule(counts))
         kept.append(counts)
         if size is not None and sum(len(each.words) for each in kept) > 2 * size + _SLACK:
             kept = [best(kept)]
     chosen = best(kept)
-    reasons = [(rule.step, rule.reason) for rule in rules]
+    reasons = [(step, reason) for step, reason, _ in rules]
     if size is not None:
         reasons.append(("vocabulary_size", f"not among the {size} best by tf-idf"))
     dropped = tuple(
@@ -170,7 +170,8 @@ def match_words(tables: Iterable[WordCounts], vocabulary: Sequence[str]) -> Sele
 
 def may_stay(words: Any, curation: Curation, stop_words: frozenset[str]) -> NDArray[np.bool_]:
     """Mask of words (Arrow strings) that pass the rules for single words: stop words, numbers, minimum length."""
-    gone = [rule(words) for _, _, rule in _word_rules(curation, stop_words, ngrams=False)]
+    counts = WordCounts(words, np.zeros(0, np.int64), np.zeros(0))
+    gone = [rule(counts) for _, _, rule in _word_rules(curation, stop_words, ngrams=False)]
     stays: NDArray[np.bool_] = ~np.logical_or.reduce(gone)
     return stays
 
@@ -201,56 +202,50 @@ def folded(words: Any) -> Any:
     return pc.replace_with_mask(lower, mixed, others)
 
 
-@dataclass(frozen=True)
-class _Rule:
-    """A curation step, the reason for dropping words, and the mask of dropped words."""
-
-    step: str
-    reason: str
-    gone: Callable[[WordCounts], NDArray[np.bool_]]
+#: A step of the curation, the reason for dropping words, and the mask of the dropped words of a table.
+_Rule = tuple[str, str, Callable[[WordCounts], NDArray[np.bool_]]]
 
 
 def _rules(n_documents: int, curation: Curation, stop_words: frozenset[str], ngrams: bool) -> Iterator[_Rule]:
     """All rules except the vocabulary size, in order."""
-    for step, reason, gone in _word_rules(curation, stop_words, ngrams):
-        yield _Rule(step, reason, lambda counts, gone=gone: gone(counts.words))  # type: ignore[misc]
+    yield from _word_rules(curation, stop_words, ngrams)
     least, most = least_documents(curation, n_documents), curation.max_document_frequency
     reason = f"in fewer than {least} documents" if least > 1 else "in no document"
-    yield _Rule("min_document_frequency", reason, lambda counts: counts.document_frequency < least)
+    yield "min_document_frequency", reason, lambda counts: counts.document_frequency < least
     if most is not None and most < ALL_DOCUMENTS:
         limit = _documents(most, n_documents, math.floor)
         reason = f"in more than {limit} documents"
-        yield _Rule("max_document_frequency", reason, lambda counts: counts.document_frequency > limit)
+        yield "max_document_frequency", reason, lambda counts: counts.document_frequency > limit
 
 
-def _word_rules(
-    curation: Curation, stop_words: frozenset[str], ngrams: bool
-) -> Iterator[tuple[str, str, Callable[[Any], NDArray[np.bool_]]]]:
-    """Step, reason and test of the rules for single words."""
+def _word_rules(curation: Curation, stop_words: frozenset[str], ngrams: bool) -> Iterator[_Rule]:
+    """The rules for single words."""
     listed, least = folded(pa.array(sorted(stop_words), pa.string())), curation.min_word_length
 
-    def is_stop_word(words: Any) -> NDArray[np.bool_]:
-        lower = folded(words)
+    def is_stop_word(counts: WordCounts) -> NDArray[np.bool_]:
+        lower = folded(counts.words)
         found: NDArray[np.bool_] = np.asarray(pc.is_in(lower, value_set=listed))
-        if ngrams and len(words):
+        if ngrams and len(lower):
             parts = pc.split_pattern(lower, " ")
             hits = np.asarray(pc.is_in(parts.flatten(), value_set=listed))
             found = found | (np.add.reduceat(hits, np.asarray(parts.offsets)[:-1]) > 0)
         return found
 
-    def has_no_letter(words: Any) -> NDArray[np.bool_]:
-        return ~np.asarray(pc.match_substring_regex(words, r"\p{L}"))
-
-    def is_short(words: Any) -> NDArray[np.bool_]:
-        lengths = np.asarray(pc.utf8_length(words))
+    def is_short(counts: WordCounts) -> NDArray[np.bool_]:
+        lengths = np.asarray(pc.utf8_length(counts.words))
         if not isinstance(least, str):
             return np.asarray(lengths < least)
-        dense = np.asarray(pc.match_substring_regex(words, _DENSE_SCRIPTS))
+        dense = np.asarray(pc.match_substring_regex(counts.words, _DENSE_SCRIPTS))
         return np.asarray(lengths < np.where(dense, _MIN_LENGTH - 1, _MIN_LENGTH))
 
     yield "stop_words", f"in the list of {len(stop_words)} stop words", is_stop_word
     if curation.numbers == "drop":
-        yield "numbers", "without a letter", has_no_letter
+        letter = r"\p{L}"
+        yield (
+            "numbers",
+            "without a letter",
+            lambda counts: ~np.asarray(pc.match_substring_regex(counts.words, letter)),
+        )
     length = _MIN_LENGTH if isinstance(least, str) else least
     yield "min_word_length", f"shorter than {length} characters" if length > 1 else "empty", is_short
 

@@ -196,7 +196,7 @@ def _documents(ingest: Ingest, number: int, unit: Unit, bad: BadRecords) -> Iter
     if ingest.buckets:
         folder = ingest.root / _SCATTERED
         names = sorted(name for name in child_names(folder) if name.endswith(".arrow"))
-        batches = ingest.source.gather([folder / name for name in names], number, bad)
+        batches = ingest.source.gather([folder / name for name in names], number, ingest.buckets, bad)
     else:
         batches = ingest.source.read(unit, bad)
     return (batch for batch in batches if batch.n_documents)

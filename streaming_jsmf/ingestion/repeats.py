@@ -215,7 +215,7 @@ def list_repeats(ingest: Ingest, item: tuple[str, int]) -> Record:
     """Task: list the documents with an id, or contents, of a range but the first of each.
 
     The first of several documents with the same contents is that with the smallest id; those with a repeated id are
-    ignored.
+    ignored. Memory: the keys of the range, and the numbers of the documents that are ignored.
     """
     step, number = item
     without: dict[int, NDArray[Any]] = {}
@@ -226,22 +226,12 @@ def list_repeats(ingest: Ingest, item: tuple[str, int]) -> Record:
         tables = pa.concat_tables([_REPEATS.empty_table(), *listed])
         ordinals, pieces = (np.asarray(tables.column(name)) for name in ("ordinal", "piece"))
         without = {piece: ordinals[pieces == piece] for piece in np.unique(pieces).tolist()}
-    return _save_repeats(ingest, step, number, without, ordered=step == _IDS or bool(ingest.ids))
-
-
-def _save_repeats(
-    ingest: Ingest, step: str, number: int, without: Mapping[int, NDArray[Any]], *, ordered: bool
-) -> Record:
-    """List repeated documents of a range by piece, in batches of several pieces.
-
-    Memory: the keys of the range, and the ``ordinals`` of documents that are ignored, by piece.
-    """
     stems = files_of(ingest.root, "keys")
     paths = [ingest.root / f"{stem}.{step}" for stem in stems]
     bucket = dict(enumerate(in_threads(partial(_keys_in, number=number), paths)))
     for piece, ordinals in without.items():
         bucket[piece] = bucket[piece][~np.isin(bucket[piece]["ordinal"], ordinals)]
-    pieces, keys = _repeats_in(bucket, ordered)
+    pieces, keys = _repeats_in(bucket, ordered=step == _IDS or bool(ingest.ids))
     files = TaskFiles(ingest.root, f"{step}/{number:05d}")
     table = pa.table({"piece": pieces, "ordinal": keys["ordinal"]}, _REPEATS)
     with files.written(_LISTED) as made:
@@ -273,7 +263,9 @@ def _keys_in(path: StorePath, number: int) -> NDArray[Any]:
     return np.frombuffer(keys.buffers()[1] or b"", KEY)
 
 
-def _repeats_in(bucket: Mapping[int, NDArray[Any]], ordered: bool) -> tuple[NDArray[np.int64], NDArray[Any]]:
+def _repeats_in(
+    bucket: Mapping[int, NDArray[Any]], *, ordered: bool
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Pieces and keys of all documents but the first of each group of equal keys: by ``order``, or in the source."""
     pieces = np.repeat(np.array([*bucket], np.int64), [len(keys) for keys in bucket.values()])
     keys = np.concatenate([*bucket.values(), np.empty(0, KEY)])

@@ -113,9 +113,11 @@ class TriplesSource(RecordFiles):
         """Read one unit and write its rows to ``target``. One pass, with about a million rows in memory."""
         write_buckets(self._checked_rows(unit, bad), target, n_buckets)
 
-    def gather(self, files: Sequence[StorePath], bucket: int, bad: BadRecords) -> Iterator[Batch]:
+    def gather(
+        self, files: Sequence[StorePath], bucket: int, n_buckets: int, bad: BadRecords
+    ) -> Iterator[Batch]:
         """Yield the documents of a bucket, from the files of all units (see ``read_bucket``)."""
-        return read_bucket(files, bucket, bad)
+        return read_bucket(files, bucket, n_buckets, bad)
 
     def _checked_rows(self, unit: Unit, bad: BadRecords) -> Iterator[Any]:
         """Yield record batches of the good rows (see ``write_buckets``); the others go to ``bad`` in order."""
