@@ -152,9 +152,7 @@ class CorpusWriter:
         manifest = finish_directory(self._new, shards, counts, origin or Origin())
         wanted = wanted_corpus(self._target, {"contents": manifest.fingerprint})
         same = replace(
-            wanted,
-            stored=lambda: {"contents": open_corpus(str(self._target)).fingerprint},
-            advice=_ADVICE,
+            wanted, stored=lambda: {"contents": open_corpus(str(self._target)).fingerprint}, advice=_ADVICE
         )
         if (found := same.find()) is not Found.MADE:
             self._put_in_place(shards, found)

@@ -330,11 +330,7 @@ def _identity_of_input(ingest: Ingest, source: Location, contents: FileContents)
 
 
 def _files_of(
-    opened: Any,
-    source: Location,
-    units: Sequence[Unit],
-    words: Sequence[str] | None,
-    contents: FileContents,
+    opened: Any, source: Location, units: Sequence[Unit], words: Sequence[str] | None, contents: FileContents
 ) -> SourceFiles:
     paths = dict.fromkeys(unit.path for unit in units)
     named = any(find_beside(path, [name]) for path in paths for name in files_named(opened.options) if name)

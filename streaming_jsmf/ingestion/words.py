@@ -108,11 +108,7 @@ def choose_words(ingest: Ingest, n_documents: int, totals: Sequence[StorePath]) 
         stop_words = load_stop_words(ingest.curation.stop_words)
         ngrams = ingest.source.tokenizer.ngrams > 1
         curation = with_enough_words(
-            partial(word_counts, ingest, totals),
-            n_documents,
-            ingest.curation,
-            stop_words,
-            ngrams=ngrams,
+            partial(word_counts, ingest, totals), n_documents, ingest.curation, stop_words, ngrams=ngrams
         )
         selection = select_words(counts, n_documents, curation, stop_words, ngrams=ngrams)
     if not selection.counts.document_frequency.any() and not ingest.keeps_any_document:

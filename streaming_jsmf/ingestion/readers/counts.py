@@ -14,20 +14,8 @@ import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.records import LARGEST_COUNT, narrow_counts
-from streaming_jsmf.ingestion.readers.base import (
-    BadRecords,
-    BadValue,
-    Batch,
-    Unit,
-    UnreadableError,
-    limits,
-)
-from streaming_jsmf.ingestion.readers.files import (
-    first_link,
-    is_compressed,
-    open_stream,
-    read_pieces,
-)
+from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, Batch, Unit, UnreadableError, limits
+from streaming_jsmf.ingestion.readers.files import first_link, is_compressed, open_stream, read_pieces
 from streaming_jsmf.ingestion.readers.formats import original, too_long
 from streaming_jsmf.ingestion.readers.matrices import NO_COUNT, CountFiles, are_counts, sums, too_large
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH

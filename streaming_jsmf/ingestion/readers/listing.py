@@ -36,15 +36,7 @@ from streaming_jsmf.ingestion.readers.json_records import JSON, first_objects
 from streaming_jsmf.ingestion.readers.tables import ARROW, DELIMITED, PARQUET, SPREADSHEET
 from streaming_jsmf.ingestion.readers.values import from_python, is_binary, listed
 from streaming_jsmf.storage.local import require_regular
-from streaming_jsmf.storage.paths import (
-    AnyPath,
-    file_system,
-    is_chain,
-    is_file,
-    is_url,
-    join,
-    normalize,
-)
+from streaming_jsmf.storage.paths import AnyPath, file_system, is_chain, is_file, is_url, join, normalize
 
 logger = logging.getLogger(__name__)
 

@@ -31,12 +31,7 @@ from streaming_jsmf.ingestion.tokens.split import (
     with_ngrams,
     with_phrases,
 )
-from streaming_jsmf.ingestion.tokens.stop_words import (
-    LEAST_DOCUMENTS,
-    NONE,
-    load_stop_words,
-    without_spaces,
-)
+from streaming_jsmf.ingestion.tokens.stop_words import LEAST_DOCUMENTS, NONE, load_stop_words, without_spaces
 
 logger = logging.getLogger(__name__)
 
