@@ -17,12 +17,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streaming_jsmf.config import READER_OPTIONS
+from streaming_jsmf.config import READER_OPTIONS, TokenOptions
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import BadRecords, Unit, limits
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 
 BUCKET = Unit("the bucket")
+
+
+def tokenizing(
+    name: str = "arrow", stop_words: str = "none", phrases: tuple[str, ...] = (), **options: Any
+) -> Tokenizer:
+    """Return a tokenizer with these options."""
+    return Tokenizer(TokenOptions(tokenizer=name, **options), stop_words, phrases)
 
 
 def opened(kind: Any, *paths: Any, **options: Any) -> Any:

@@ -190,9 +190,9 @@ def _with_suited_tokenizer(opened: Any, units: Sequence[Unit]) -> Any:
         texts += [found[i].as_py()[:_LONGEST] for i in chosen]
         if len(texts) >= SAMPLE // 4:
             break
-    name = suited_tokenizer(pa.array(texts, pa.string())) if texts else opened.tokenizer.name
+    name = suited_tokenizer(pa.array(texts, pa.string())) if texts else opened.options.tokenizer
     options = replace(opened.options, tokenizer=name)
-    return replace(opened, options=options, tokenizer=replace(opened.tokenizer, name=name))
+    return replace(opened, options=options, tokenizer=replace(opened.tokenizer, options=options))
 
 
 def _from_source(
@@ -323,7 +323,7 @@ def _identity_of_input(ingest: Ingest, source: Location, contents: FileContents)
         found = identity_of_files([*files, *filter(None, beside)], contents)
     else:
         found = {"files": source.sha256}
-    if isinstance(ingest.source.options, TokenOptions) and ":" in (name := ingest.source.tokenizer.name):
+    if isinstance(ingest.source.options, TokenOptions) and ":" in (name := ingest.source.options.tokenizer):
         code = code_of(name)
         found |= {"tokenizer": code} if code else {UNIDENTIFIED: [*found.get(UNIDENTIFIED, []), name]}
     return found

@@ -129,7 +129,7 @@ def _identities(ingest: Ingest, piece: Piece, unit: int, batch: Batch) -> Any:
     found = np.asarray(batch.rows if batch.numbers is None else batch.numbers, np.int64)
     first = piece.first_rows[unit - piece.group.first] + (ingest.grows.documents_read if ingest.grows else 0)
     numbers = pa.array(first + found)
-    return numbers if ingest.source.tokenizer.passage is None else passage_ids(numbers, found)
+    return numbers if ingest.source.tokenizer.options.split is None else passage_ids(numbers, found)
 
 
 def _metadata(ingest: Ingest, batch: Batch) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def with_language(ingest: Ingest, found: Counter[str], counts: Iterable[WordCoun
     advice = f"the stop words of {gone} are removed" if languages else "no stop words are known"
     logger.info(f"languages: {shares or UNKNOWN}; {advice} ({option.stop_words} names others)")
     total = sum(number for name, number in found.items() if name in (*LANGUAGES, UNKNOWN))
-    for name, number in found.items() if ingest.source.tokenizer.name == "arrow" else ():
+    for name, number in found.items() if ingest.source.tokenizer.options.tokenizer == "arrow" else ():
         if name.startswith(RUNS) and number >= LEAST_DOCUMENTS * total:
             text, missing = lack_of_spaces(name.removeprefix(RUNS), number / total)
             advice = missing or f"find their words with {option.tokenizer(name.removeprefix(RUNS))}"
@@ -106,7 +106,7 @@ def choose_words(ingest: Ingest, n_documents: int, totals: Sequence[StorePath]) 
         selection = match_words(counts, ingest.vocabulary)
     else:
         stop_words = load_stop_words(ingest.curation.stop_words)
-        ngrams = ingest.source.tokenizer.ngrams > 1
+        ngrams = ingest.source.tokenizer.options.ngrams > 1
         curation = with_enough_words(
             partial(word_counts, ingest, totals), n_documents, ingest.curation, stop_words, ngrams=ngrams
         )
@@ -129,7 +129,7 @@ def new_words(ingest: Ingest, n_documents: int, totals: Sequence[StorePath]) -> 
     Returns settings for the manifest: ``new_words``, those in most documents first, and the ``new_tokens`` of all.
     """
     stop_words = load_stop_words(ingest.curation.stop_words)
-    ngrams = ingest.source.tokenizer.ngrams > 1
+    ngrams = ingest.source.tokenizer.options.ngrams > 1
     # A word has to occur in several documents, however few there are.
     least = max(LEAST_NEW, least_documents(ingest.curation, n_documents))
     curation = replace(ingest.curation, min_document_frequency=least, vocabulary_size=None)
@@ -167,7 +167,7 @@ def full_forms(ingest: Ingest, pieces: Sequence[Piece], words: Any) -> Any:
 
     Words of several stems have that of each. Makes a pass over the forms of the pieces, and keeps those of the words.
     """
-    if ingest.source.tokenizer.stemmer is None:
+    if ingest.source.tokenizer.options.stemmer is None:
         return None
     stems = pc.unique(pc.list_flatten(pc.split_pattern(words, " ")))
     found = [pa.table({"word": stems, "form": stems, "count": pa.array(np.zeros(len(stems), np.int64))})]

@@ -116,17 +116,8 @@ def open_source(
     )
     words = Tokenizer()
     if isinstance(options, TokenOptions):
-        words = Tokenizer(
-            options.tokenizer,
-            options.ngrams,
-            options.stemmer,
-            NONE if options.stemmer is None else stop_words,
-            options.boilerplate,
-            options.phrases if isinstance(options.phrases, tuple) else (),
-            options.excerpt,
-            options.split,
-            options.normalization,
-        )
+        phrases = options.phrases if isinstance(options.phrases, tuple) else ()
+        words = Tokenizer(options, NONE if options.stemmer is None else stop_words, phrases)
     return READERS[reader].open(root, found, options, words)
 
 

@@ -8,7 +8,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from threading import Lock, local
@@ -18,13 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_jsmf.config.reading import is_local, local_function
+from streaming_jsmf.config.reading import TokenOptions, is_local, local_function
 from streaming_jsmf.corpus.curation import folded
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
 from streaming_jsmf.ingestion.tokens.boilerplate import split_passages, without_boilerplate
 from streaming_jsmf.ingestion.tokens.split import (
-    Form,
     TokenLists,
     given_tokens,
     split_words,
@@ -56,37 +55,24 @@ class Tokenizer:
 
     Attributes
     ----------
-    name : "arrow": runs of Unicode letters and digits. "sklearn": the analyzer of scikit-learn's CountVectorizer (words
-        of at least two characters). "chinese": jieba. "japanese": nouns, verbs, adjectives and adverbs in the
-        dictionary form of Sudachi. These return lower case in normal form C. "MODULE:FUNCTION": a callable from a text
-        to its words, which may be called from several threads; empty words are dropped.
-    ngrams : Longest run of adjacent tokens that also becomes a word, joined by spaces: 1 (none), 2 or 3.
-    stemmer : Language of a Snowball stemmer, such as "english"; None to disable.
+    options : How texts become words. Its tokenizer is "arrow": runs of Unicode letters and digits; "sklearn": the
+        analyzer of scikit-learn's CountVectorizer (words of at least two characters); "chinese": jieba; or "japanese":
+        nouns, verbs, adjectives and adverbs in the dictionary form of Sudachi. These return lower case in normal form
+        C. "MODULE:FUNCTION" is a callable from a text to its words, which may be called from several threads; empty
+        words are dropped.
     stop_words : Words that are not stemmed, so that stop-word lists still match them; see ``load_stop_words``.
-    boilerplate : "drop" first applies ``without_boilerplate``.
     phrases : Pairs of words, after stemming, that become one word each (``with_phrases``).
-    excerpt : Number of characters of each text to keep.
-    passage : Number of words of the passages into which texts are cut; None for whole texts.
-    normalization : Normal form of the words of built-in tokenizers; NFKC also maps ligatures, full-width letters, etc.
     """
 
-    name: str = "arrow"
-    ngrams: int = 1
-    stemmer: str | None = None
+    options: TokenOptions = field(default_factory=TokenOptions)
     stop_words: str = NONE
-    boilerplate: Literal["keep", "drop"] = "keep"
     phrases: tuple[str, ...] = ()
-    excerpt: int = 0
-    passage: int | None = None
-    normalization: Form = "NFC"
 
     def __post_init__(self) -> None:
-        if not 1 <= self.ngrams <= LONGEST_NGRAM:
-            raise InputError(f"ngrams is {self.ngrams}; give 1 (words alone), 2 or {LONGEST_NGRAM}")
-        if self.name != "arrow":
-            _analyzer(self.name)
-        if self.stemmer is not None:
-            _stem_function(self.stemmer)
+        if self.options.tokenizer != "arrow":
+            _analyzer(self.options.tokenizer)
+        if self.options.stemmer is not None:
+            _stem_function(self.options.stemmer)
         for phrase in self.phrases:
             if not is_phrase(phrase):
                 raise InputError(f"{phrase!r} is not a phrase; give two words with one space between them")
@@ -96,34 +82,34 @@ class Tokenizer:
 
         Raises InputError if a user's callable fails.
         """
-        removed, passages = (0, 0), None
+        options, removed, passages = self.options, (0, 0), None
         if is_list(texts.type):
-            if self.passage is not None:
+            if options.split is not None:
                 raise InputError(
                     f"the texts are lists of tokens, which {option.split} does not cut; leave it out"
                 )
             tokens = given_tokens(texts)
-            texts = pc.binary_join(texts, " ").fill_null("") if self.excerpt else texts
+            texts = pc.binary_join(texts, " ").fill_null("") if options.excerpt else texts
         else:
-            if self.boilerplate == "drop":
+            if options.boilerplate == "drop":
                 texts, removed = without_boilerplate(texts)
-            if self.passage is not None:
-                texts, passages = split_passages(texts, self.passage)
+            if options.split is not None:
+                texts, passages = split_passages(texts, options.split)
             tokens = self._split(texts)
-            if self.stemmer is not None:
-                tokens = _stemmed(tokens, self.stemmer, self.stop_words)
+            if options.stemmer is not None:
+                tokens = _stemmed(tokens, options.stemmer, self.stop_words)
         forms = tokens.forms
         if self.phrases:
             tokens = with_phrases(tokens, self.phrases)
-        tokens = tokens if self.ngrams == 1 else with_ngrams(tokens, self.ngrams)
-        excerpts = _beginnings(texts, self.excerpt) if self.excerpt else None
+        tokens = tokens if options.ngrams == 1 else with_ngrams(tokens, options.ngrams)
+        excerpts = _beginnings(texts, options.excerpt) if options.excerpt else None
         return replace(tokens, excerpts=excerpts, boilerplate=removed, texts=passages, forms=forms)
 
     def _split(self, texts: Any) -> TokenLists:
-        if self.name == "arrow":
-            return split_words(texts, self.normalization)
-        texts = pc.utf8_normalize(texts, self.normalization) if self.name in BUILT_IN else texts
-        return _analyzed(texts, _analyzer(self.name), self.name)
+        name, form = self.options.tokenizer, self.options.normalization
+        if name == "arrow":
+            return split_words(texts, form)
+        return _analyzed(pc.utf8_normalize(texts, form) if name in BUILT_IN else texts, _analyzer(name), name)
 
 
 def suited_tokenizer(texts: Any) -> str:
