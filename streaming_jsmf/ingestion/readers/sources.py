@@ -191,7 +191,7 @@ def guess_source(
 def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> ReaderName:
     """Guess the reader of a source; the known options ``read`` may select one. Raises as ``guess_source``."""
     root = normalize(location)
-    if not is_archive(root) and not is_file(root) and exists(join(root, MANIFEST_NAME)):
+    if not is_archive(root) and exists(root) and not is_file(root) and exists(join(root, MANIFEST_NAME)):
         return "bag-of-words-parquet"
     require_no_store(root)
     in_tar = is_tar(root)
