@@ -261,17 +261,14 @@ class Delimited(Encoded):
             )
         if self.columns:
             object.__setattr__(self, "header", NONE)
-        if self.quotes and self.quotes in (self.delimiter, self.escapechar):
+        # Quotes are text with a delimiter of several bytes.
+        is_text = self.quoting == NONE or len((self.delimiter or "").encode()) > 1
+        quotes = "" if is_text else self.quotechar or '"'
+        if quotes and quotes in (self.delimiter, self.escapechar):
             raise InputError(
-                f"{self.quotes!r} is the quotation mark and the delimiter or the escape character; "
+                f"{quotes!r} is the quotation mark and the delimiter or the escape character; "
                 "give different characters"
             )
-
-    @property
-    def quotes(self) -> str:
-        """The quotation mark; empty if quotes are text, as with a delimiter of several bytes."""
-        none = self.quoting == NONE or len((self.delimiter or "").encode()) > 1
-        return "" if none else self.quotechar or '"'
 
 
 @dataclass(frozen=True)

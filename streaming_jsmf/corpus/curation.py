@@ -381,5 +381,10 @@ def merged(tables: Sequence[StorePath]) -> Iterator[WordCounts]:
 
 
 def totals_of(tables: Sequence[StorePath], words: Any) -> WordCounts:
-    """Return the counts of given words, an Arrow array, from tables by id."""
-    return WordCounts.summed(words, map(read_table, tables))
+    """Return the counts of given words, an Arrow array, from tables of ``used_counts``, added in their order."""
+    totals = WordCounts(words, np.zeros(len(words), np.int64), np.zeros(len(words)))
+    for table in map(read_table, tables):
+        ids = np.asarray(table.column("id"))
+        for name in COUNTS:
+            getattr(totals, name)[ids] += np.asarray(table.column(name))
+    return totals

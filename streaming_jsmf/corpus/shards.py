@@ -77,6 +77,7 @@ class ShardWriter:
     ----------
     document_frequency : (N,) int64; number of documents with each word so far.
     term_count : (N,) float64; tokens of each word so far.
+    shards : The shards that are complete.
     """
 
     def __init__(self, directory: Path, n_words: int, limits: ShardLimits) -> None:
@@ -85,7 +86,7 @@ class ShardWriter:
         self._documents_limit = limits.documents_per_shard or int(np.iinfo(np.int64).max)
         self.document_frequency = np.zeros(n_words, np.int64)
         self.term_count = np.zeros(n_words, np.float64)
-        self._shards: list[ShardEntry] = []
+        self.shards: list[ShardEntry] = []
         self._schema: Any = None
         self._file: Any = None
         self._pieces: list[Documents] = []
@@ -114,12 +115,7 @@ class ShardWriter:
     def close(self) -> tuple[ShardEntry, ...]:
         """End the last shard; return all of them, named relative to the directory."""
         self._close_shard()
-        return tuple(self._shards)
-
-    @property
-    def finished(self) -> Sequence[ShardEntry]:
-        """The shards that are complete."""
-        return self._shards
+        return tuple(self.shards)
 
     def abort(self) -> None:
         """Close the current file. May be called repeatedly, and after ``close``."""
@@ -173,7 +169,7 @@ class ShardWriter:
             return
         self.abort()
         path = self.directory / self._name()
-        self._shards.append(
+        self.shards.append(
             ShardEntry(
                 name=path.name,
                 rows=self._rows,
@@ -186,7 +182,7 @@ class ShardWriter:
         self._rows, self._nonzeros, self._tokens = 0, 0, 0.0
 
     def _name(self) -> str:
-        return f"part-{len(self._shards):05d}.parquet"
+        return f"part-{len(self.shards):05d}.parquet"
 
 
 def _writer(path: Path, schema: Any) -> Any:

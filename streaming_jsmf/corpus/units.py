@@ -204,23 +204,15 @@ def split_by_value(unit: WorkUnit, column: str) -> dict[str | int | None, WorkUn
     }
 
 
-def labels_of(unit: WorkUnit, partition_by: str, rows: int) -> list[str | int | None]:
+def labels_of(unit: WorkUnit, column: str, rows: int) -> list[str | int | None]:
     """Return the label of each of the ``rows`` documents in the row group of a unit: its value of a metadata column.
 
     "rows % n" instead of a column gives the remainders of the row numbers, for n partitions of a corpus with few row
-    groups. Raises ``InputError`` as ``read_labels``.
+    groups. Dates and times are ISO strings, whole numbers are integers, and other numbers are strings. Raises
+    ``InputError`` if the column is missing or contains other values.
     """
-    if remainders := re.fullmatch("rows % ([1-9][0-9]*)", partition_by):
+    if remainders := re.fullmatch("rows % ([1-9][0-9]*)", column):
         return [row % int(remainders[1]) for row in range(rows)]
-    return read_labels(unit, partition_by)
-
-
-def read_labels(unit: WorkUnit, column: str) -> list[str | int | None]:
-    """Return the values of a metadata column in the row group of a unit, one for each document.
-
-    Dates and times are ISO strings, whole numbers are integers, and other numbers are strings. Raises ``InputError``
-    if the column is missing or contains other values.
-    """
     with open_parquet(unit.path, unit.path) as file:
         names = file.schema_arrow.names
         if column not in names:

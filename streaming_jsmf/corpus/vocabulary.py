@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,16 +74,6 @@ class WordCounts:
             np.concatenate([np.zeros(0, np.int64), *(table.document_frequency for table in tables)]),
             np.concatenate([np.zeros(0), *(table.term_count for table in tables)]),
         )
-
-    @classmethod
-    def summed(cls, words: Any, tables: Iterable[Any]) -> WordCounts:
-        """Sum the counts of words over tables of ``used_counts``, in their order."""
-        totals = cls(words, np.zeros(len(words), np.int64), np.zeros(len(words)))
-        for table in tables:
-            ids = np.asarray(table.column("id"))
-            totals.document_frequency[ids] += np.asarray(table.column("document_frequency"))
-            totals.term_count[ids] += np.asarray(table.column("term_count"))
-        return totals
 
     def take(self, chosen: NDArray[Any]) -> WordCounts:
         """Select words by position, in that order, or by mask."""

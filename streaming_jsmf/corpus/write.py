@@ -133,7 +133,7 @@ class CorpusWriter:
         """Move finished shards to an object store."""
         if isinstance(self._target, Path):
             return
-        for shard in self._shards.finished[self._uploaded :]:
+        for shard in self._shards.shards[self._uploaded :]:
             made = self._new / DOCUMENTS / shard.name
             put_files([(made, self._uploads / shard.name)])
             made.unlink()

@@ -203,7 +203,8 @@ class BadRecords:
             raise InputError(message.translate({10: "\\n", 13: "\\r"}))
         data = record.encode("utf-8", "surrogateescape") if isinstance(record, str) else record
         # In order of rows, because a reader checks a batch after its format has read it; last, a fault of the file.
-        insort(self.records, BadRecord(self._unit.path, row, reason, data), key=lambda bad: _order(bad.row))
+        found = BadRecord(self._unit.path, row, reason, data)
+        insort(self.records, found, key=lambda bad: float("inf") if bad.row is None else bad.row)
 
     def refuse_rows(
         self, rows: NDArray[Any], faults: Mapping[int, str], original: Callable[[int], bytes | None]
@@ -222,10 +223,6 @@ class BadRecords:
             yield
         except UnreadableError as error:
             self.refuse(error.line, str(error), error.record)
-
-
-def _order(row: int | None) -> float:
-    return float("inf") if row is None else row
 
 
 def distinct_names(names: Sequence[str]) -> list[str]:

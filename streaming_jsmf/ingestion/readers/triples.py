@@ -20,7 +20,6 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.bags import read_bucket, write_buckets
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
-    Batch,
     Format,
     Records,
     Unit,
@@ -47,7 +46,6 @@ from streaming_jsmf.ingestion.readers.values import (
     require_columns,
     value_type,
 )
-from streaming_jsmf.storage.paths import StorePath
 
 BUCKET_BYTES = 64 << 20
 MAX_BUCKETS = 4096
@@ -113,11 +111,8 @@ class TriplesSource(RecordFiles):
         """Read one unit and write its rows to ``target``. One pass, with about a million rows in memory."""
         write_buckets(self._checked_rows(unit, bad), target, n_buckets)
 
-    def gather(
-        self, files: Sequence[StorePath], bucket: int, n_buckets: int, bad: BadRecords
-    ) -> Iterator[Batch]:
-        """Yield the documents of a bucket, from the files of all units (see ``read_bucket``)."""
-        return read_bucket(files, bucket, n_buckets, bad)
+    #: Yields the documents of a bucket, from the files of all units.
+    gather = staticmethod(read_bucket)
 
     def _checked_rows(self, unit: Unit, bad: BadRecords) -> Iterator[Any]:
         """Yield record batches of the good rows (see ``write_buckets``); the others go to ``bad`` in order."""
