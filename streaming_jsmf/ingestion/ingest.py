@@ -147,7 +147,11 @@ def run_ingest(
     origin = replace(origin, settings={**(origin.settings or {}), **execution.noted})
     with planned.folder.acquire(wanted, resumable=resumable) as publish:
         if publish is not None:
-            execution.require_memory(ingest_memory(execution), "the ingest", f"lower {option.workers}")
+            # A list of items or words needs 100 bytes more per entry.
+            processes = execution.concurrency + 1 if execution.scheduler in ("processes", "cluster") else 1
+            batches = execution.concurrency * _COPIES_OF_A_BATCH * limits.BATCH_BYTES
+            needed = processes * PROCESS_BYTES + batches
+            execution.require_memory(needed, "the ingest", f"lower {option.workers}")
             with execution.executor(
                 listener,
                 target=planned.root,
@@ -174,12 +178,6 @@ def _require_outside(target: StorePath, source: str | Path) -> None:
         inside = inside and target.resolve().is_relative_to(Path(root).resolve())
     if inside:
         raise InputError(f"{target} lies inside the source {root}; choose another place for the corpus")
-
-
-def ingest_memory(execution: Execution) -> int:
-    """Estimate the memory in bytes over all processes; a list of items or words needs 100 bytes more per entry."""
-    processes = execution.concurrency + 1 if execution.scheduler in ("processes", "cluster") else 1
-    return processes * PROCESS_BYTES + execution.concurrency * _COPIES_OF_A_BATCH * limits.BATCH_BYTES
 
 
 def _ingest(ingest: Ingest, executor: Executor, origin: Origin, publish: Publish) -> None:
