@@ -162,8 +162,8 @@ def is_phrase(text: str) -> bool:
 
 def _beginnings(texts: Any, length: int) -> Any:
     """The first characters of each text, of twice as many, with single spaces for white space."""
-    words = pc.ascii_split_whitespace(pc.utf8_slice_codeunits(texts, 0, 2 * length))
-    head = pc.binary_join(words, pa.scalar(" ", texts.type))
+    head = pc.utf8_slice_codeunits(texts, 0, 2 * length)
+    head = pc.replace_substring_regex(head, r"[\t\n\f\r]\s*| \s+", " ")  # single spaces stay
     return pc.utf8_slice_codeunits(pc.utf8_trim_whitespace(head), 0, length)
 
 
