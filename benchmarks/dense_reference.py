@@ -21,7 +21,7 @@ from scipy import sparse
 from scipy.sparse.linalg import eigsh
 
 from pipelines.common.bags import Bag, read_bag
-from streaming_jsmf.evaluation.matching import match_topics, yy_error
+from pipelines.common.matching import match_topics, yy_error
 from streaming_jsmf.inference.words import prominent_words
 from streaming_jsmf.linalg.simplex import simplex_least_squares
 

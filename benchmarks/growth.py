@@ -28,8 +28,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipelines.common import options
+from pipelines.common.matching import match_topics, yy_error
 from streaming_jsmf import InferSettings, ScanSettings, infer, open_corpus, open_moments, scan
-from streaming_jsmf.evaluation.matching import match_topics, yy_error
 from streaming_jsmf.moments.changes import Changes
 from streaming_jsmf.rectification.result import positive_half
 from streaming_jsmf.simulation import simulate_lda

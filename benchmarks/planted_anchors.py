@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import eigsh
 
+from pipelines.common.matching import match_topics
 from streaming_jsmf.config import InferSettings, SimulationSettings
-from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError
 from streaming_jsmf.inference.law import AnchorRules, low_rank_anchor_words
 from streaming_jsmf.linalg.eigen import with_fixed_signs

@@ -16,6 +16,7 @@ from pathlib import Path
 import click
 from threadpoolctl import threadpool_limits
 
+from pipelines.common.matching import match_topics
 from streaming_jsmf import (
     Execution,
     InferSettings,
@@ -26,7 +27,6 @@ from streaming_jsmf import (
     polish,
     scan,
 )
-from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.simulation import read_truth, simulate_lda
 from streaming_jsmf.topics.store import Model
 

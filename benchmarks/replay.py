@@ -54,9 +54,9 @@ class Machine:
 
 @dataclass(frozen=True)
 class Task:
-    """A task of the graph: its step, whether it computes that step's part, and the tasks that it depends on."""
+    """A task of the graph: its step, None if it computes a part or waits for others, and what it depends on."""
 
-    step: FoldStep
+    step: FoldStep | None
     computes: bool
     after: Sequence[int]
 
@@ -86,40 +86,32 @@ class Load:
 
     def folding(self, step: FoldStep) -> tuple[float, float]:
         """Seconds for store accesses and for computing of a step; sampled documents stay in their parts."""
-        taken = self.costs.part_bytes if step.of_part else self.costs.fold_bytes
-        before = 0 if step.before is None else self.costs.fold_bytes
-        moved = taken + before + self.costs.fold_bytes
-        return self._transfer(self.costs.requests[1], moved), self.costs.fold_seconds if before else 0.0
+        inputs = len(step.folds) + len(step.parts)
+        requests = self.costs.requests[1] * inputs
+        return self._transfer(requests, self._moved(step)), self.costs.fold_seconds * (inputs - 1)
+
+    def _moved(self, step: FoldStep) -> int:
+        return len(step.parts) * self.costs.part_bytes + (len(step.folds) + 1) * self.costs.fold_bytes
 
     def bytes_read(self) -> float:
         return self.costs.bytes_per_nonzero * self.nonzeros * sum(task.computes for task in self.tasks)
 
     def bytes_committed(self) -> float:
         """Bytes of parts and folds that are written and read."""
-        total = 0.0
-        for task in self.tasks:
-            before = task.step.before is not None
-            of_part = self.costs.part_bytes if task.step.of_part else self.costs.fold_bytes
-            total += (
-                self.costs.part_bytes + self.sample_bytes
-                if task.computes
-                else of_part + (1 + before) * self.costs.fold_bytes
-            )
-        return total
+        parts = sum(task.computes for task in self.tasks) * (self.costs.part_bytes + self.sample_bytes)
+        return parts + sum(self._moved(task.step) for task in self.tasks if task.step)
 
     def work(self) -> float:
         """Total seconds of all tasks."""
-        return sum(
-            self.computing + self.part_transfer() if task.computes else sum(self.folding(task.step))
-            for task in self.tasks
-        )
+        parts = sum(task.computes for task in self.tasks) * (self.computing + self.part_transfer())
+        return parts + sum(sum(self.folding(task.step)) for task in self.tasks if task.step)
 
     def longest_path(self) -> float:
         """Seconds of the longest chain of dependent folds."""
         ended: dict[str, float] = {}
         for task in self.tasks:
             # Tasks are in topological order, so the inputs of a fold come before it.
-            if not task.computes:
+            if task.step:
                 begun = max((ended[fold] for fold in task.step.folds), default=0.0)
                 ended[task.step.fold] = begun + sum(self.folding(task.step))
         return max(ended.values())
@@ -215,7 +207,7 @@ class Replay:
             computed = now + self._load.computing * length + self._load.part_transfer()
             self._events.at(computed, lambda when: self._computed(number, when))
             return
-        store, computing = self._load.folding(task.step)
+        store, computing = self._load.folding(task.step) if task.step else (0.0, 0.0)
         self._events.at(now + store + computing * length, lambda when: self._folded(number, when))
 
     def _computed(self, number: int, now: float) -> None:
@@ -224,10 +216,10 @@ class Replay:
 
     def _folded(self, number: int, now: float) -> None:
         step = self._load.tasks[number].step
-        # The new fold replaces its inputs; the sampled documents stay.
-        self._lie(self._load.costs.fold_bytes * (1 - len(step.folds)))
-        if step.of_part:
-            self._lie(-self._load.costs.part_bytes)
+        if step:
+            # The new fold replaces its inputs; the sampled documents stay.
+            self._lie(self._load.costs.fold_bytes * (1 - len(step.folds)))
+            self._lie(-self._load.costs.part_bytes * len(step.parts))
         self._ended(number, now)
 
     def _lie(self, size: float) -> None:

@@ -26,9 +26,9 @@ from scipy import sparse
 
 from benchmarks.peers.methods import diagonal_of, scaled
 from pipelines.common.bags import read_counts, write_corpus
+from pipelines.common.matching import yy_error
 from pipelines.common.options import ONE_THREAD, Several
 from streaming_jsmf import ScanSettings, scan
-from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.linalg.csr import apply_gram
 from streaming_jsmf.linalg.eigen import Eigenpairs, RitzBlock, block_width, subtract_diagonal
 from streaming_jsmf.linalg.probes import uniform_probes

@@ -11,11 +11,11 @@ thread, a scheduler that does one thing at a time, a store with latency per requ
 varying durations (a log-normal distribution, and one task in a hundred three times as long).
 
 Stages: scan 1 with a sample, scan 2 and the third moment. With `--wide`, also scan 2 for a million words, where
-multiplying and adding are measured in panels of that size. `one by one` is the graph of stores of earlier releases,
-which combine results sequentially; a number is the group size of the tree. `efficiency` is the fraction of worker time
-spent on the tasks. The last columns name the bottleneck: `folds` is the minimum time of sequential combinations,
-`scheduler` that of the scheduler, `records` the time that the command needs for the record of each partition. `disk` is
-the maximum size of temporary results in the store, `moved` the bytes of commits relative to those read of the corpus.
+multiplying and adding are measured in panels of that size. `folds` is the group size of the tree. `efficiency` is the
+fraction of worker time spent on the tasks. The last columns name the bottleneck: `folds` is the minimum time of
+sequential combinations, `scheduler` that of the scheduler, `records` the time that the command needs for the record of
+each partition. `disk` is the maximum size of temporary results in the store, `moved` the bytes of commits relative to
+those read of the corpus.
 
 The last table is measured rather than simulated: size and time of building the graphs.
 """
@@ -51,8 +51,7 @@ from streaming_jsmf.storage.objects import FILE_THREADS
 class NothingDone:
     """Checkpoints of a scan that has not started, to build its graph."""
 
-    def committed(self) -> tuple[frozenset[str], frozenset[str]]:
-        return frozenset(), frozenset()
+    store, stage = "", "replayed"
 
 
 class NamedStage:
@@ -67,40 +66,32 @@ class NamedStage:
         raise NotImplementedError
 
 
-def fold_graph(n_partitions: int, workers: int, fan_in: int | None = FAN_IN) -> dict[Any, Any]:
+def fold_graph(n_partitions: int, workers: int, fan_in: int = FAN_IN) -> dict[Any, Any]:
     """The graph of a scan with this many partitions: key -> Dask task."""
     keys = tuple(f"{number:032x}" for number in range(n_partitions))
     parts = [Part(key, 1) for key in keys]
-    job = Job(NothingDone(), NamedStage(), parts, FoldOrder(keys, "", fan_in=fan_in or max(len(keys), 2)))  # type: ignore[arg-type]
-    return dict(job.graph(frozenset(), workers).__dask_graph__())  # type: ignore[union-attr]
+    job = Job(NothingDone(), NamedStage(), parts, FoldOrder(keys, "", fan_in=fan_in))  # type: ignore[arg-type]
+    return dict(job.graph(workers).__dask_graph__())  # type: ignore[union-attr]
 
 
 @cache
-def graph_tasks(n_partitions: int, workers: int, fan_in: int | None) -> tuple[Task, ...]:
+def graph_tasks(n_partitions: int, workers: int, fan_in: int) -> tuple[Task, ...]:
     """The real graph as input of the simulator, in the order of Dask's priorities."""
     graph = fold_graph(n_partitions, workers, fan_in)
     places = dask_order(graph)
     by_priority = sorted(graph, key=places.__getitem__)
     numbers = {key: number for number, key in enumerate(by_priority)}
-    # The step of a part is the one that folds it.
-    given = {key: next(one for one in graph[key].args if isinstance(one, Part | FoldStep)) for key in graph}
-    folding = {step.taken: step for step in given.values() if isinstance(step, FoldStep) and step.of_part}
     return tuple(
         Task(
-            folding[found.key] if isinstance(found, Part) else found,
-            isinstance(found, Part),
+            next((one for one in graph[key].args if isinstance(one, FoldStep)), None),
+            any(isinstance(one, Part) for one in graph[key].args),
             [numbers[other] for other in graph[key].dependencies],
         )
         for key in by_priority
-        for found in [given[key]]
     )
 
 
-def shape(fan_in: int | None) -> str:
-    return "one by one" if fan_in is None else str(fan_in)
-
-
-def replay(costs: Costs, documents: float, budget: int | None, on: Machine, fan_in: int | None) -> Replayed:
+def replay(costs: Costs, documents: float, budget: int | None, on: Machine, fan_in: int) -> Replayed:
     """Simulate one scan; ``budget`` is ``partition_nonzeros``."""
     nonzeros = documents * NONZEROS
     settings = ScanSettings(max_topics=costs.max_topics)
@@ -115,7 +106,7 @@ def replay(costs: Costs, documents: float, budget: int | None, on: Machine, fan_
     records = count * costs.requests[2] * on.latency / FILE_THREADS
     return Replayed(
         costs.stage,
-        shape(fan_in),
+        str(fan_in),
         documents,
         count,
         on.workers,
@@ -172,7 +163,7 @@ def replayed(
     documents: Sequence[float],
     budgets: Sequence[int | None],
     machines: Sequence[Machine],
-    fan_ins: Sequence[int | None],
+    fan_ins: Sequence[int],
 ) -> list[Replayed]:
     """Print and return a row per stage, corpus size, partition size, machine and group size."""
     click.echo(
@@ -218,9 +209,9 @@ def weighed() -> list[dict[str, float]]:
 )
 @click.option(
     "--fan-in",
-    default=f"0,{FAN_IN}",
+    default=str(FAN_IN),
     show_default=True,
-    help="Group sizes, separated by commas; 0: sequential.",
+    help="Group sizes, separated by commas.",
 )
 @click.option("--words", default=50_000, show_default=True, help="Words of the corpus used to measure costs.")
 @click.option("--max-topics", default=50, show_default=True)
@@ -280,7 +271,7 @@ def main(
     click.echo(f"scheduler: {scheduler * 1e3:.2f} ms a task\n")
     machines = [Machine(int(count), scheduler, bandwidth, latency) for count in numbers(workers)]
     budgets = [int(number) for number in numbers(partitions)] if partitions else [None]
-    fan_ins = [int(number) or None for number in numbers(fan_in)]
+    fan_ins = [int(number) for number in numbers(fan_in)]
     rows = replayed(stages, numbers(documents), budgets, machines, fan_ins)
     graphs = weighed()
     if target is not None:

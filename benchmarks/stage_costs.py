@@ -21,7 +21,7 @@ from streaming_jsmf.corpus.units import list_units, plan_partitions
 from streaming_jsmf.jobs import run
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
-from streaming_jsmf.jobs.order import FAN_IN
+from streaming_jsmf.jobs.order import FAN_IN, FoldStep
 from streaming_jsmf.jobs.run import Reduction, TaskGraph
 from streaming_jsmf.linalg.csr import apply_gram
 from streaming_jsmf.moments.stages.eigenpairs import ProductReduction, column_panels
@@ -136,7 +136,7 @@ def wide(costs: Costs, max_topics: int) -> Costs:
 
 
 def measured_requests() -> tuple[float, float, float]:
-    """Requests to an object store of a part and of a fold, and of the command for each part of a pass."""
+    """Requests to an object store of a part and of an input of a fold, and of the command for each part of a pass."""
     counted, totals = {"commit_part": [0.0], "commit_fold": [0.0]}, []
     with tempfile.TemporaryDirectory() as folder, counting_server() as counts:
         nonzeros = write_corpus(Path(folder, "c"), 20_000, 20_000, metadata=20)
@@ -145,16 +145,17 @@ def measured_requests() -> tuple[float, float, float]:
             task = getattr(run, name)
 
             def inner(*arguments: Any) -> str:
-                before = counts.requests
+                before, step = counts.requests, arguments[2]
                 token: str = task(*arguments)
-                counted[name].append(counts.requests - before)
+                inputs = len(step.folds) + len(step.parts) if isinstance(step, FoldStep) else 1
+                counted[name].append((counts.requests - before) / inputs)
                 return token
 
             inner.__name__ = name
             return inner
 
         patched = {name: counting(name) for name in counted}
-        with patch.multiple(run, POLL_SECONDS=1e6, **patched):
+        with patch.multiple(run, **patched):
             for parts in (10, 20):
                 counts.clear()
                 settings = ScanSettings(

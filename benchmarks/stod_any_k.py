@@ -21,7 +21,7 @@ from scipy import sparse
 from pipelines.common.bags import read_counts, write_corpus
 from pipelines.common.held_out import Split
 from streaming_jsmf import Execution, InferSettings, ScanSettings, StodSettings, scan
-from streaming_jsmf.evaluation.matching import recovery_error
+from streaming_jsmf.evaluation.topic_shape import recovery_error
 from streaming_jsmf.inference.correlations import dirichlet_prior, prior_sum
 from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.moments.store import Moments

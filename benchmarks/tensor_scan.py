@@ -21,10 +21,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from pipelines.common.bags import read_counts
 from pipelines.common.tod import DocumentMoments, seconds_a_pass
@@ -36,8 +38,7 @@ from streaming_jsmf.inference.stod import tensor_topics
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Event, StageFinished, StageStarted
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.linalg.document_tensor import WeightedShares, tensor_sums, tensor_weights
-from streaming_jsmf.linalg.tensor import packed_size
+from streaming_jsmf.linalg.tensor import packed_size, tensor_sums
 from streaming_jsmf.moments.partition import iter_shares
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.store import Moments
@@ -91,10 +92,9 @@ def floor(width: int, n_documents: int) -> float:
     return fastest(lambda: matrix @ other) / LARGE**3 * packed_size(width) * n_documents
 
 
-def loaded(corpus: Corpus) -> list[WeightedShares]:
+def loaded(corpus: Corpus) -> list[tuple[csr_array[Any], NDArray[np.float64]]]:
     [partition] = plan_partitions(list_units(corpus), corpus.nonzeros + 1)
-    shares = iter_shares(partition, corpus.n_words)
-    return [WeightedShares(block, n, tensor_weights(n, "capped")) for block, n in shares]
+    return [*iter_shares(partition, corpus.n_words)]
 
 
 def print_tod(corpus: Corpus, moments: Moments, topics: int, stod_seconds: float) -> None:
@@ -102,7 +102,7 @@ def print_tod(corpus: Corpus, moments: Moments, topics: int, stod_seconds: float
     from streaming_jsmf.inference.stod import core_moments, whiten, whitened_tensor
 
     read = moments.tensor_moments()
-    core = core_moments(read.moments, read.basis)
+    core = core_moments(read)
     whitening = whiten(core, 1.0, topics)
     tensor = whitened_tensor(core, whitening, 1.0)
     documents, w = DocumentMoments(read_counts(Path(corpus.root)), 1.0), read.basis @ whitening.matrix
@@ -158,10 +158,10 @@ def measure(corpus: Corpus, topics: int, folder: Path, tod: bool) -> None:
     for _ in range(ROUNDS):
         whole, spans = one_pass(corpus, store, with_tensor)
         with single_blas_thread():
-            sums = seconds_of(lambda: tensor_sums(batches, basis))
+            sums = seconds_of(lambda: tensor_sums(batches, basis, "capped"))
             rounds.append(Round(whole, spans, sums, slices_alone(width, n), floor(width, n)))
     with single_blas_thread():
-        inference = seconds_of(lambda: tensor_topics(read.moments, read.basis, StodSettings(topics, 1.0)))
+        inference = seconds_of(lambda: tensor_topics(read, read.word_mean, StodSettings(topics, 1.0), 1.0))
     print_row(topics, width, rounds, inference, n)
     if tod:
         print_tod(corpus, moments, topics, min(r.whole for r in rounds) + inference)

@@ -27,11 +27,11 @@ from scipy.io import loadmat, savemat
 
 from pipelines.common import options
 from pipelines.common.data import NIPS, prepared
+from pipelines.common.matching import match_topics
 from pipelines.common.methods import Setup
 from pipelines.common.results import Arrays, Row, publish
 from pipelines.common.scores import Scorer, distances
 from pipelines.common.tables import markdown, number
-from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.evaluation.topic_shape import DISSIMILARITY_WORDS
 from streaming_jsmf.inference.words import prominent_words
 

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from pipelines.common import options, peers
 from pipelines.common.bags import read_counts
+from pipelines.common.matching import match_topics
 from pipelines.common.results import Row, publish
 from pipelines.common.tables import markdown
 from streaming_jsmf import InferSettings, ScanSettings, StodSettings, infer, open_corpus, scan
-from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.words import prominent_words
 
 Floats = NDArray[np.float64]

@@ -28,10 +28,11 @@ from pipelines.common import options
 from pipelines.common.bags import write_corpus
 from pipelines.common.data import NIPS, draw_documents, planted_topics, prepared
 from pipelines.common.experiment import published, rows_of
+from pipelines.common.matching import match_topics
 from pipelines.common.methods import METHODS, Floats, Setup
 from pipelines.common.results import Row
 from streaming_jsmf import open_corpus
-from streaming_jsmf.evaluation.matching import match_topics, recovery_error
+from streaming_jsmf.evaluation.topic_shape import recovery_error
 
 DRAWN = (
     "recovery",

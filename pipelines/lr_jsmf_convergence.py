@@ -25,11 +25,11 @@ import numpy as np
 
 from pipelines.common import options, pictures
 from pipelines.common.data import NIPS, prepared
+from pipelines.common.matching import match_topics
 from pipelines.common.methods import METHODS, Floats, Setup
 from pipelines.common.results import Arrays, Row, publish
 from pipelines.common.scores import distances
 from pipelines.common.tables import markdown, number
-from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.law import low_rank_anchor_words
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.rectification.complete import alternating_projection

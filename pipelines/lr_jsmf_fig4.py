@@ -41,8 +41,7 @@ from pipelines.common.tables import markdown, spread
 from streaming_jsmf.evaluation.coherence import NODES, incoherence_in_cooccurrence
 from streaming_jsmf.evaluation.factorization import estimated_errors
 from streaming_jsmf.evaluation.inputs import Cooccurrence, RowSketch, TopicArrays, sketch_probes
-from streaming_jsmf.evaluation.matching import recovery_error
-from streaming_jsmf.evaluation.volume import anchor_points, log_volume
+from streaming_jsmf.evaluation.topic_shape import anchor_points, log_volume, recovery_error
 from streaming_jsmf.inference.words import characteristic_words, prominent_words
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.moments.store import Moments

@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from pipelines.common import options, pictures
 from pipelines.common.data import NIPS, prepared
+from pipelines.common.matching import match_topics
 from pipelines.common.methods import METHODS, Floats, Setup
 from pipelines.common.results import Row, publish
 from pipelines.common.scores import Scorer
 from pipelines.common.tables import markdown, number
 from streaming_jsmf.evaluation.factorization import factorization_errors
-from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.law import AnchorWordTopics, low_rank_anchor_words
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.topics.anchor_words import anchor_rules

@@ -28,12 +28,12 @@ import numpy as np
 
 from pipelines.common import options, pictures, rand_eig
 from pipelines.common.data import NIPS, prepared
+from pipelines.common.matching import match_topics
 from pipelines.common.methods import METHODS, Floats, Setup
 from pipelines.common.results import Results, Row, publish
 from pipelines.common.tables import markdown, spread
 from pipelines.lr_jsmf_fig4 import SparseScorer
 from streaming_jsmf import ScanSettings, scan
-from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.law import low_rank_anchor_words
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.linalg.eigen import Eigenpairs, single_view_eigenpairs

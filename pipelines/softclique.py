@@ -31,6 +31,7 @@ from scipy import sparse
 from pipelines.common import options, peers, pictures
 from pipelines.common.bags import cooccurrence_counts, read_counts
 from pipelines.common.data import NIPS
+from pipelines.common.matching import match_topics
 from pipelines.common.methods import given_anchors, projected_anchors
 from pipelines.common.results import CellMissing, Results, Row, publish
 from pipelines.common.tables import markdown, number, spread
@@ -38,7 +39,6 @@ from streaming_jsmf import InferSettings, ScanSettings, infer, open_corpus, scan
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.evaluation.coherence import coherence, distinct_share
-from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.anchors import Clique, dense_similarity, soft_cliques
 from streaming_jsmf.inference.law import OF_THE_PAPERS, AnchorRules, anchor_words
 from streaming_jsmf.inference.words import prominent_words

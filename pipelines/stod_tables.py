@@ -86,14 +86,14 @@ def stod(corpus: Corpus, n_topics: int, seed: int) -> Row:
         spectral = clock.lap()
         with_tensor = ScanSettings(**{**plain.fields(), "third_moment": True})
         read = scan(corpus, Path(name) / "moments", with_tensor, options.ONE_THREAD).tensor_moments()
-        core = core_moments(read.moments, read.basis)
+        core = core_moments(read)
         tensor = clock.lap()
         whitening = whiten(core, ALPHA0, n_topics)
         small = whitened_tensor(core, whitening, ALPHA0)
         found = decompose(small, restarts=settings.restarts, iterations=settings.iterations, seed=seed)
         power = clock.lap()
-        product = whitened_product(read.moments, core, whitening, ALPHA0)
-        mean = read.moments.word_mean
+        product = whitened_product(read, core, whitening, ALPHA0)
+        mean = read.word_mean
         recover(product, found, mean, mean, settings.threshold)
         topics = clock.lap()
     return _row(spectral, tensor, power, topics, passes=0, reading=0.0)

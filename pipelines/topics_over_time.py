@@ -15,9 +15,9 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.common.matching import match_topics
 from streaming_jsmf import InferSettings, ScanSettings, infer, open_model, scan
 from streaming_jsmf.errors import InputError, StreamingJSMFError, TooFewFactorsError
-from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.moments.select import number_of
 from streaming_jsmf.moments.store import Moments
 

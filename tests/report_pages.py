@@ -14,11 +14,9 @@ from streaming_jsmf.documents.groups import Groups
 from streaming_jsmf.evaluation.metrics import Row
 from streaming_jsmf.evaluation.verdicts import Check
 from streaming_jsmf.interface.topic_model import TopicModel
-from streaming_jsmf.reporting.contents import Contents, Document, DocumentLists
+from streaming_jsmf.reporting.contents import Contents, Document, DocumentLists, Level, Levels
 from streaming_jsmf.reporting.document_map import DocumentMap
-from streaming_jsmf.reporting.levels import Level, Levels
-from streaming_jsmf.reporting.topics import Topic, Word
-from streaming_jsmf.reporting.words import WordLists
+from streaming_jsmf.reporting.topics import Topic, Word, WordLists
 from streaming_jsmf.topics.store import Model, read_model, write_model
 from tests.corpora import planted
 from tests.stores import write_shares

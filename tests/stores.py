@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.documents.share_files import open_shares, write_parquet
 from streaming_jsmf.documents.shares import SharesFile
+from streaming_jsmf.inference.stod import unpacked
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.linalg.tensor import unpacked
 from streaming_jsmf.moments.changes import Changes
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.store import Moments, read_store
@@ -81,8 +81,8 @@ def partial_names(store: Path, kind: str = "range-") -> list[str]:
 def require_moments(moments: Moments, counts: NDArray[np.int64]) -> None:
     """The stored moments are those of the documents, in the basis of the store."""
     weights = reference_stod.tensor_weights(counts, moments.settings.document_weights)
-    exact, read = reference_stod.dense_moments(counts, weights), moments.tensor_moments()
-    basis, found = read.basis, read.moments
+    exact, found = reference_stod.dense_moments(counts, weights), moments.tensor_moments()
+    basis = found.basis
     third = np.einsum("xyz,xi,yj,zk->ijk", exact.third, basis, basis, basis, optimize=True)
     np.testing.assert_allclose(found.word_mean, exact.first, rtol=1e-6)
     projected = exact.second @ basis

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from scipy.linalg import qr
 from scipy.stats import ortho_group
 
+from pipelines.common.matching import match_topics
 from streaming_jsmf import InferSettings, ScanSettings, fit, infer, open_model, scan
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.anchors import (
     Clique,
     DegenerateAnchorsError,

@@ -19,7 +19,7 @@ from benchmarks.peers.scores import LISTED, reference_basis, topic_scores
 from benchmarks.peers.tables import write_pictures
 from pipelines.common.bags import write_corpus
 from pipelines.common.held_out import Split
-from streaming_jsmf.evaluation.matching import match_topics, yy_error
+from pipelines.common.matching import match_topics, yy_error
 from tests import reference
 from tests.corpora import Planted, planted
 from tests.processes import PATIENCE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from streaming_jsmf.evaluation.verdicts import warnings_of
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.store import Moments
-from streaming_jsmf.rectification import result as rectification
 from streaming_jsmf.rectification.result import omitted_mass
 from streaming_jsmf.topics.anchor_words import spectral_certificates
 from tests import reference
@@ -101,12 +99,6 @@ def test_many_words_are_estimated_with_an_honest_error() -> None:
     # The spread of 100 draws is known to 7 %: three times that.
     assert claimed == pytest.approx(spread, rel=0.25)
     assert found[0] == omitted_mass(y, 100, 0)
-
-
-def test_the_example_of_the_docstring_holds() -> None:
-    result = doctest.testmod(rectification)
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 def test_a_sound_model_gives_no_warning() -> None:

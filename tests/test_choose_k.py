@@ -11,7 +11,7 @@ import pytest
 
 from streaming_jsmf import InferSettings, ScanSettings, infer, scan
 from streaming_jsmf.evaluation.choice import Measures, choose
-from streaming_jsmf.evaluation.matching import stability
+from streaming_jsmf.evaluation.topic_shape import stability
 from streaming_jsmf.moments.select import resampled
 from streaming_jsmf.moments.store import open_moments
 from streaming_jsmf.reporting.layout import draw_lines
@@ -64,8 +64,6 @@ def test_equal_losses_give_the_fewer_topics_and_columns_with_gaps_do_not_count()
     assert gaps.losses == pytest.approx((1.0, 0.0))
     nothing = choose([Measures(4), Measures(9)])
     assert (nothing.suggested, nothing.reason) == (4, "there is nothing to compare it with")
-    with pytest.raises(ValueError, match="no number of topics"):
-        choose([])
 
 
 def test_the_page_has_the_table_and_a_line_for_each_measure() -> None:
@@ -84,11 +82,11 @@ def test_the_page_has_the_table_and_a_line_for_each_measure() -> None:
     assert [row.classes == ["suggested"] for row in rows] == [False, True, False]
     assert "<no> replicas" in page.text
     lines = draw_lines(choice)
-    assert [line.title for line in lines] == ["perplexity", "NPMI", "distinct"]
+    assert [line["title"] for line in lines] == ["perplexity", "NPMI", "distinct"]
     assert len(page.all("svg")) == 3
-    heights = [point.y for point in lines[0].points]
+    heights = [point["y"] for point in lines[0]["points"]]
     assert heights == sorted(heights), "falling values fall in the drawing"
-    assert {point.y for point in lines[1].points[:2]} == {lines[1].points[0].y}, "equal values are level"
+    assert len({point["y"] for point in lines[1]["points"][:2]}) == 1, "equal values are level"
 
 
 @pytest.mark.slow

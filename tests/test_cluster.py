@@ -25,6 +25,7 @@ from distributed import Client, LocalCluster
 from distributed.protocol import serialize
 from threadpoolctl import threadpool_info
 
+import streaming_jsmf as sj
 from streaming_jsmf import Execution, ScanSettings, open_corpus, scan
 from streaming_jsmf.jobs.order import FAN_IN
 from streaming_jsmf.moments.store import read_store
@@ -520,3 +521,28 @@ def test_results_of_tasks_are_tokens(corpus_path: Path, tmp_path: Path) -> None:
         scan(corpus_path, tmp_path / "m", settings, Execution("synchronous"))
     assert len(results) > 8
     assert all(isinstance(result, str) and len(result) < 100 for result in results)
+
+
+@pytest.mark.slow
+@needs_mounts
+def test_shares_of_given_texts_need_no_shared_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker sees no temporary file of the client, and a model behind a URL but not a local one."""
+    pytest.importorskip("moto.server")
+    pytest.importorskip("s3fs")
+    from benchmarks.s3_requests import counting_server
+
+    (own := tmp_path / "own").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(own))
+    texts = [f"{a} {b} {a} sea" for a in ("apple", "pear", "plum") for b in ("tree", "boat", "wind", "rain")]
+    model = sj.fit(texts, own / "m", 2, min_df=1, max_df="100%", stop_words=None, polish=False)
+    expected = model.transform(texts)
+    with (
+        counting_server() as counts,
+        dask_cluster(tmp_path / "dask", workers=1, worker_machine=Machine(hidden=own)) as cluster,
+    ):
+        for each in (model, model.save("s3://bucket/m")):
+            counts.clear()
+            on_workers = each.transform(texts, scheduler=cluster.address)
+            assert np.array_equal(on_workers.to_numpy(), expected.to_numpy())
+            assert each.documents(texts, topic=0, number=2, scheduler=cluster.address).shape[0] == 2
+            assert bool(counts["PUT"]) is (each is not model)

@@ -367,24 +367,6 @@ def test_nothing_to_score_has_no_perplexity() -> None:
         assert np.isnan([found.perplexity, found.unigram_perplexity, found.tokens_without_mass]).all()
 
 
-def test_what_cannot_be_completed_is_refused() -> None:
-    case = CompletionCase(0)
-    for counts, said in (
-        (case.counts * 0.1, "whole numbers"),
-        (-case.counts, "whole numbers"),
-        (case.counts[:, :29], r"\b29 words, .* 30\b"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            case.completer.complete(csr_array(counts))
-    for prior, probability, options, said in (
-        (case.prior[:2], case.probability, {}, "do not fit together"),
-        (case.prior, case.probability, {"smoothing": 0}, "smoothing"),
-        (case.prior, np.zeros(30), {}, "word_probability"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            Completer.of(case.word_topic, prior, probability, **options)
-
-
 # -- Topic shares of documents: those of the oracle, whatever stands beside a document --
 
 
@@ -492,21 +474,3 @@ def test_the_error_falls_with_the_length_of_documents() -> None:
         errors.append(abs(found - truth).sum(axis=1).mean())
     assert all(later < 0.7 * before for before, later in pairwise(errors)), errors
     assert errors[-1] < 0.04
-
-
-@pytest.mark.parametrize(
-    ("words", "prior", "options", "said"),
-    [
-        (29, [0.1] * 5, {}, "29"),
-        (30, [0.1] * 4, {}, "4"),
-        (30, [0.1, 0.1, 0.1, 0.1, 0.0], {}, "prior must be positive"),
-        (30, [0.1, 0.1, 0.1, 0.1, np.nan], {}, "prior must be positive"),
-        (30, [0.1] * 5, {"max_iterations": 0}, "max_iterations must be at least 1"),
-        *((30, [0.1] * 5, {"tolerance": t}, "tolerance must be positive") for t in (0.0, -1.0, np.nan)),
-    ],
-)
-def test_invalid_arguments_are_refused(
-    words: int, prior: list[float], options: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(ValueError, match=said):
-        document_topics(csr_array(np.ones((2, words))), SharesCase(0).word_topic, np.array(prior), **options)

@@ -31,6 +31,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import streaming_jsmf as sj
+from pipelines.common.matching import match_topics
 from streaming_jsmf import (
     LRJSMF,
     STOD,
@@ -47,7 +48,6 @@ from streaming_jsmf import (
 )
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.corpus import write
-from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.perplexity import Completer
 from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.store import JsonAttribute

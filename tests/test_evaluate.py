@@ -21,7 +21,6 @@ from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.evaluation.coherence import npmi
 from streaming_jsmf.evaluation.counts import (
-    StoredCounts,
     counts_of,
     counts_path,
     read_counts,
@@ -29,7 +28,7 @@ from streaming_jsmf.evaluation.counts import (
     stored_corpora,
 )
 from streaming_jsmf.evaluation.evaluate import cooccurrence_of, topic_arrays, truth_of
-from streaming_jsmf.evaluation.inputs import sketch_probes
+from streaming_jsmf.evaluation.inputs import SelectedCounts, sketch_probes
 from streaming_jsmf.evaluation.metrics import SHOWN
 from streaming_jsmf.jobs.events import Event, StageStarted
 from streaming_jsmf.jobs.execution import Execution
@@ -321,7 +320,7 @@ def test_damage_ends_in_one_line(
 # -- The scan that counts a model's words: exact, additive, the same bits everywhere, resumed, kept with the model --
 
 
-def counted(model_path: Path, corpus: Path, execution: Execution = SYNCHRONOUS) -> StoredCounts:
+def counted(model_path: Path, corpus: Path, execution: Execution = SYNCHRONOUS) -> SelectedCounts:
     return counts_of(model_path, read_model(model_path), open_corpus(corpus), execution)
 
 
@@ -336,7 +335,7 @@ def dense_rows(counts: NDArray[np.int64], chosen: NDArray[np.int64]) -> NDArray[
     return reference.cooccurrence(counts, weights)[chosen]
 
 
-def require_exact(found: StoredCounts, model: Model, counts: NDArray[np.int64]) -> None:
+def require_exact(found: SelectedCounts, model: Model, counts: NDArray[np.int64]) -> None:
     """Pairs, rows of anchors and sketch are those of these counts, by the model's words."""
     np.testing.assert_array_equal(found.pairs, dense_pairs(counts, found.words))
     assert found.n_documents == (counts.sum(axis=1) >= 2).sum()

@@ -15,11 +15,9 @@ from streaming_jsmf.evaluation import (
     choice,
     coherence,
     factorization,
-    matching,
     metrics,
     topic_shape,
     verdicts,
-    volume,
 )
 from streaming_jsmf.evaluation.inputs import Cooccurrence, SelectedCounts, TopicArrays, lookup
 from streaming_jsmf.evaluation.metrics import evaluate_topics
@@ -44,7 +42,7 @@ def numbers(value):
 
 @pytest.mark.parametrize(
     "module",
-    [choice, coherence, factorization, matching, metrics, topic_shape, verdicts, volume],
+    [choice, coherence, factorization, metrics, topic_shape, verdicts],
     ids=lambda module: module.__name__.rsplit(".", 1)[1],
 )
 def test_examples_by_hand(module):

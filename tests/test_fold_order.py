@@ -46,8 +46,9 @@ def symbolic(order: FoldOrder) -> dict[str, str]:
     """The contents of each fold, as text."""
     made: dict[str, str] = {}
     for step in order.steps:
-        taken = step.taken if step.of_part else made[step.taken]
-        made[step.fold] = taken if step.before is None else f"({made[step.before]}{taken})"
+        made[step.fold] = reduce(
+            lambda a, b: f"({a}{b})", [*(made[fold] for fold in step.folds), *step.parts]
+        )
     return made
 
 
@@ -65,7 +66,7 @@ def test_the_shape_is_groups_of_groups(fan_in: int, sections: tuple[int, ...]) -
     made = symbolic(order)
     assert made[order.total] == slow_total(keys, sections, fan_in, lambda a, b: f"({a}{b})")
     assert len(made) == len(order.steps), "a key stands for one fold"
-    assert [step.last for step in order.steps if step.of_part] == list(range(len(keys)))
+    assert [part for step in order.steps for part in step.parts] == [*keys]
     for step in order.steps:
         assert made[step.fold].replace("(", "").replace(")", "") == "".join(keys[step.first : step.last + 1])
 
@@ -86,9 +87,9 @@ def test_added_parts_continue_from_the_stored_total(first: int) -> None:
 def test_parts_within_a_known_fold_are_not_folded_again() -> None:
     order = FoldOrder(letters(10), "", fan_in=3)
     by_parts = {(step.first, step.last): step.fold for step in order.steps}
-    known = {by_parts[0, 5], by_parts[6, 7]}
-    assert order.covered([*known, "of another"]) == set(range(8))
-    assert [(step.first, step.last) for step in order.missing(known)] == [(6, 8), (0, 8), (0, 9)]
+    known = {by_parts[0, 2], by_parts[6, 8]}
+    assert order.covered([*known, "of another"]) == {0, 1, 2, 6, 7, 8}
+    assert [(step.first, step.last) for step in order.missing(known)] == [(3, 5), (0, 8), (0, 9)]
     assert order.missing({order.total}) == []
 
 
@@ -124,7 +125,7 @@ def job_in(folder: Path, sections: tuple[int, ...], fan_in: int, *, keep: bool =
 
 def run_in_some_order(job: Job, workers: int, rng: np.random.Generator, stop_after: float = np.inf) -> None:
     """Run the tasks of a job in a random order that their dependencies allow; stop after some of them."""
-    lacking = job.graph(job.committed(), workers)
+    lacking = job.graph(workers, job.checkpoints.committed())
     tasks = {} if lacking is None else dict(lacking.__dask_graph__())
     done: set[Any] = set()
     while len(done) < min(len(tasks), stop_after):
@@ -144,8 +145,10 @@ def test_no_order_of_tasks_and_no_kill_changes_a_fold(keep: bool, tmp_path: Path
             run_in_some_order(job, int(rng.integers(1, 4)), rng, stop_after=int(rng.integers(1, 12)))
         assert job.result().arrays["trace"].tolist() == brackets(sections, 3)
         assert job.checkpoints.folds() == {job.order.total}
-        assert job.committed() == set(range(15))
-        assert [note["number"] for note in job.checkpoints.history(job.order.keys)] == list(range(15))
+        assert job.done(job.checkpoints.committed()) == set(range(15))
+        assert [
+            note["number"] for note in job.checkpoints.history(job.order.keys, job.checkpoints.parts())
+        ] == list(range(15))
         stored = [path.name for path in (tmp_path / str(turn) / "partials").iterdir() if path.is_dir()]
         assert sum("part-" in name for name in stored) == (15 if keep else 0)
 
@@ -160,7 +163,7 @@ def test_every_scheduler_folds_alike(execution: Execution, tmp_path: Path) -> No
 
 def tasks_of(job: Job, workers: int) -> list[tuple[Any, Any]]:
     """Keys and tasks in the order of parts."""
-    graph = dict(job.graph(frozenset(), workers).__dask_graph__())  # type: ignore[union-attr]
+    graph = dict(job.graph(workers).__dask_graph__())  # type: ignore[union-attr]
     return sorted(graph.items(), key=lambda item: item[0][1])
 
 

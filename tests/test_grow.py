@@ -12,10 +12,10 @@ import pytest
 import xarray as xr
 from numpy.typing import NDArray
 
+from pipelines.common.matching import yy_error
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
-from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.changes import Changes
 from streaming_jsmf.moments.scan import scan

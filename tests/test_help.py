@@ -156,7 +156,7 @@ def test_summaries_of_commands_are_whole_sentences(invoke: Command) -> None:
 @pytest.mark.parametrize(
     ("imported", "libraries"),
     [
-        ("import streaming_jsmf.cli.main", "{'dask', 'numpy', 'pyarrow', 'zarr'}"),
+        ("import streaming_jsmf.cli.main", "{'dask', 'fsspec', 'numpy', 'pydantic', 'zarr'}"),
         (
             "from streaming_jsmf import infer, polish, scan",
             "{'scipy.sparse.linalg', 'pyarrow.compute', 'xarray', 'distributed'}",

@@ -195,12 +195,11 @@ def test_tasks_of_a_dead_worker_are_repeated_without_what_they_removed(tmp_path:
     run_steps(results, PartialResult({"total": np.array([2.0])}), 0, lambda *_: pytest.fail("no steps"))
     [before] = results.folds()
     stage, keys = Scaled(results, before, tmp_path / "log"), ("a", "b", "c")
-    order = FoldOrder(keys, "")
+    order = FoldOrder(keys, "", fan_in=2)
     for number, key in enumerate(keys):
         commit_part(sums, stage, Part(key, 1, number))
-    for turn in ([0, 1], [0, 1, 2], [0, 1, 2]):
-        for number in turn:
-            commit_fold(sums, stage, order.steps[number])
+    for number in (0, 0, 1, 0, 1):
+        commit_fold(sums, stage, order.steps[number])
     assert sums.folds() == {order.total}
     assert sums.read_fold(order.total).arrays["total"].tolist() == [6]
 

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.evaluation.matching import yy_error
+from pipelines.common.matching import yy_error
+from streaming_jsmf.inference.stod import unpacked
 from streaming_jsmf.linalg import csr as csr_module
-from streaming_jsmf.linalg import document_tensor
+from streaming_jsmf.linalg import tensor
 from streaming_jsmf.linalg.csr import (
     add_transposed,
     apply_gram,
@@ -24,21 +25,20 @@ from streaming_jsmf.linalg.csr import (
     document_weights,
     multiply_rows,
 )
-from streaming_jsmf.linalg.document_tensor import (
-    WeightedShares,
-    add_counts,
-    add_products,
-    basis_moments,
-    sort_by_word,
-    tensor_sums,
-    tensor_weights,
-)
 from streaming_jsmf.linalg.eigen import nystrom_factor, single_view_eigenpairs
 from streaming_jsmf.linalg.panels import gram, inverse_square_root, rotate, single_gram, stacked_qr
 from streaming_jsmf.linalg.probes import ROWS_PER_COUNTER, gaussian_probes, uniform_probes
 from streaming_jsmf.linalg.sampled import sample_eigenpairs
 from streaming_jsmf.linalg.simplex import SimplexSolution, simplex_least_squares
-from streaming_jsmf.linalg.tensor import ROW_BLOCK, SLAB, CubeSum, packed_size, unpacked
+from streaming_jsmf.linalg.tensor import (
+    ROW_BLOCK,
+    SLAB,
+    CubeSum,
+    add_products,
+    basis_moments,
+    packed_size,
+    tensor_sums,
+)
 from streaming_jsmf.moments.stages.third_moment import tensor_memory
 from tests import reference, reference_stod
 from tests.corpora import planted
@@ -345,21 +345,6 @@ def test_input_that_is_not_finite_is_refused(bad: float) -> None:
         simplex_least_squares(np.zeros((5, 3)), np.where(V > 0, bad, 0.0))
 
 
-@pytest.mark.parametrize(
-    ("X", "V", "options"),
-    [
-        (np.zeros((2, 3)), np.zeros((2, 4)), {}),
-        (np.zeros(3), np.zeros((2, 3)), {}),
-        (np.zeros((2, 3)), np.zeros((0, 3)), {}),
-        (np.zeros((2, 3)), np.eye(3), {"threads": 0}),
-        (np.zeros((2, 3)), np.eye(3), {"block_rows": 0}),
-    ],
-)
-def test_arguments_that_do_not_fit_are_refused(X: Floats, V: Floats, options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"must be|needed"):
-        simplex_least_squares(X, V, **options)
-
-
 # -- Sums of cubes by slabs against sums written out, at widths around those of a slab and of its halves --
 
 
@@ -439,10 +424,10 @@ def basis_of(n_words: int, width: int) -> NDArray[np.float64]:
     return np.linalg.qr(np.random.default_rng(1).standard_normal((n_words, width))).Q
 
 
-def sums_of(counts: NDArray[np.int64], basis: NDArray[np.float64]) -> document_tensor.TensorSums:
+def sums_of(counts: NDArray[np.int64], basis: NDArray[np.float64]) -> tensor.TensorSums:
     lengths = counts.sum(axis=1).astype(np.float64)
     shares = csr_array(counts / np.maximum(lengths, 1.0)[:, None])
-    return tensor_sums([WeightedShares(shares, lengths, tensor_weights(lengths, "capped"))], basis)
+    return tensor_sums([(shares, lengths)], basis, "capped")
 
 
 @pytest.mark.parametrize(
@@ -461,8 +446,8 @@ def test_the_third_moment_in_any_width_is_that_of_the_oracle(width: int) -> None
 def test_where_blocks_end_is_rounding(monkeypatch: pytest.MonkeyPatch, documents: int, nonzeros: int) -> None:
     counts, basis = corpus(60, N_WORDS, 30), basis_of(N_WORDS, 6)
     whole = sums_of(counts, basis)
-    monkeypatch.setattr(document_tensor, "DOCUMENT_BLOCK", documents)
-    monkeypatch.setattr(document_tensor, "NONZERO_BLOCK", nonzeros)
+    monkeypatch.setattr(tensor, "DOCUMENT_BLOCK", documents)
+    monkeypatch.setattr(tensor, "NONZERO_BLOCK", nonzeros)
     for name, values in vars(sums_of(counts, basis)).items():
         np.testing.assert_allclose(values, getattr(whole, name), rtol=1e-12, atol=1e-15, err_msg=name)
 
@@ -470,12 +455,10 @@ def test_where_blocks_end_is_rounding(monkeypatch: pytest.MonkeyPatch, documents
 def peak_of(shares: csr_array[Any], width: int) -> int:
     """Most bytes allocated by the sums of three batches, each ``shares``."""
     basis, lengths = basis_of(shares.shape[1], width).astype(np.float32), np.full(shares.shape[0], 5000.0)
-    batch = WeightedShares(shares, lengths, tensor_weights(lengths, "capped"))
-    few = WeightedShares(shares[:1], lengths[:1], batch.weights[:1])
     # Compiling allocates more than the sums.
-    tensor_sums([few], basis)
+    tensor_sums([(shares[:1], lengths[:1])], basis, "capped")
     tracemalloc.start()
-    tensor_sums([batch] * 3, basis)
+    tensor_sums([(shares, lengths)] * 3, basis, "capped")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return peak
@@ -484,9 +467,9 @@ def peak_of(shares: csr_array[Any], width: int) -> int:
 @pytest.mark.parametrize(("n_words", "width"), [(2000, 20), (150, 120)])
 def test_memory_is_as_planned_for_long_documents(n_words: int, width: int) -> None:
     # Dense documents, more nonzeros in a batch than a block may have.
-    n_documents = 2 * document_tensor.NONZERO_BLOCK // n_words
+    n_documents = 2 * tensor.NONZERO_BLOCK // n_words
     shares = csr_array(np.full((n_documents, n_words), 1 / n_words, np.float32))
-    planned = tensor_memory(n_words, width) + 8 * document_tensor.NONZERO_BLOCK
+    planned = tensor_memory(n_words, width) + 8 * tensor.NONZERO_BLOCK
     assert peak_of(shares, width) < planned
 
 
@@ -539,22 +522,6 @@ def test_single_products_and_their_transpose() -> None:
     np.testing.assert_allclose(total, 1 + block.toarray().T @ out, atol=5e-5)
 
 
-def by_word(block: csr_array[Any]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]:
-    ends = np.full(block.shape[1], -1, np.int64)
-    documents, values = np.full(block.nnz, -1, np.int32), np.full(block.nnz, np.nan)
-    sort_by_word(block.indptr, block.indices, block.data, ends, documents, values)
-    return ends, documents, values
-
-
-def test_sorting_by_word_is_the_change_to_columns() -> None:
-    for block in (ragged(), csr_array((4, N_RAGGED)), csr_array((0, 3))):
-        ends, documents, values = by_word(block)
-        columns = block.tocsc()
-        np.testing.assert_array_equal(ends, columns.indptr[1:])
-        np.testing.assert_array_equal(documents, columns.indices)
-        np.testing.assert_array_equal(values, columns.data)
-
-
 @pytest.mark.parametrize("width", [1, 2, 7, 8, 17])
 def test_words_get_the_sums_over_their_documents(width: int) -> None:
     block = ragged()
@@ -563,10 +530,8 @@ def test_words_get_the_sums_over_their_documents(width: int) -> None:
         n_documents, n_words = counts.shape
         projected, scales = gaussian(n_documents, width), gaussian(n_documents, 2, seed=2)
         triples, pairs = np.ones((n_words, width)), np.ones((n_words, width))
-        add_products(*by_word(counts), projected, scales, triples, pairs)
+        of_word = counts.tocsc()
+        add_products(of_word.indptr, of_word.indices, of_word.data, projected, scales, triples, pairs)
         dense = counts.toarray()
         np.testing.assert_allclose(triples, 1 + dense.T @ (scales[:, :1] * projected), atol=1e-13)
         np.testing.assert_allclose(pairs, 1 + dense.T @ (scales[:, 1:] * projected), atol=1e-13)
-        weights, sums = gaussian(n_documents, 3, seed=3), np.ones((n_words, 3))
-        add_counts(*by_word(counts), weights, sums)
-        np.testing.assert_allclose(sums, 1 + dense.T @ weights, atol=1e-13)

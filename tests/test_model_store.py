@@ -16,17 +16,17 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipelines.common.matching import match_topics, yy_error
 from streaming_jsmf import InferSettings, ScanSettings, fit, infer, open_model, scan
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.evaluation.matching import match_topics, yy_error
 from streaming_jsmf.inference import words
 from streaming_jsmf.inference.words import label_words, topic_labels
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.topics.infer import fit_moments, infer_each
+from streaming_jsmf.topics.parameters import MODEL_VARIABLES
 from streaming_jsmf.topics.store import model_names, read_model, write_model
-from streaming_jsmf.topics.variables import MODEL_VARIABLES
 from tests import reference, reference_anchors
 from tests.corpora import Planted
 from tests.damage import SOME, Damage, rewritten

@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array, csr_array, csr_matrix, vstack
 
 from benchmarks.s3_requests import write_corpus as written
+from pipelines.common.matching import yy_error
 from streaming_jsmf import scan
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import footer as footer_module
@@ -39,7 +40,6 @@ from streaming_jsmf.corpus.units import (
     to_dask_array,
 )
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
-from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg import csr, eigen
 from streaming_jsmf.moments import memory as planning

@@ -202,10 +202,7 @@ def test_a_scan_on_s3_is_killed_and_resumes(
     require_same_models(model, tmp_path / "f")
 
 
-def test_requests_for_a_partition(
-    s3: str, counts: Any, corpus_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("streaming_jsmf.jobs.run.POLL_SECONDS", 1e6)  # progress depends on time
+def test_requests_for_a_partition(s3: str, counts: Any, corpus_path: Path) -> None:
     found = []
     for nonzeros in (6000, 2000):
         store = f"{s3}/{uuid.uuid4().hex}"
@@ -214,8 +211,8 @@ def test_requests_for_a_partition(
         found.append((len(open_moments(store).manifest.partitions), counts.requests, counts["LIST"]))
     (few, before, listed), (many, after, listed_then) = found
     assert many >= 2 * few
-    assert (after - before) / (many - few) <= 38
-    assert listed == listed_then, "tasks list nothing"
+    assert (after - before) / (many - few) <= 26
+    assert listed == listed_then <= 25, "tasks list nothing, and nobody polls"
 
 
 @pytest.fixture
@@ -595,7 +592,7 @@ def test_a_directory_appears_with_its_last_file(target: StorePath) -> None:
         with pytest.raises(OSError, match="no room"):
             run_out_of_room(publish, store_written, (part, "part-00000.parquet"))
     assert is_free(target)
-    work.checkpoints().drop_damaged_files()
+    work.checkpoints().intact()
     assert work.steps_done == {"job": 1}
     with work.acquire(wanted) as publish:
         assert publish is not None

@@ -14,11 +14,9 @@ import subprocess
 import sys
 import termios
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -35,6 +33,7 @@ from streaming_jsmf.display import location, printable
 from streaming_jsmf.errors import InputError, LogError, StoreError
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.ingestion.ingest import ingest
+from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.cluster import reported
 from streaming_jsmf.jobs.events import (
     LINE_EVERY,
@@ -50,7 +49,8 @@ from streaming_jsmf.jobs.events import (
     silent,
 )
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.run import watched
+from streaming_jsmf.jobs.run import map_job, run_job
+from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.results import package_versions
 from streaming_jsmf.timing import span, stopwatch
 from tests.corpora import file_bytes, planted, write_corpus, write_texts
@@ -160,22 +160,6 @@ class Failing:
             raise self.error
 
 
-@dataclass
-class Parts:
-    """A job whose parts are done when the test says so."""
-
-    done: set[int]
-
-    def started(self, done: frozenset[int]) -> StageStarted:
-        return StageStarted("range", [1, 1], done)
-
-    def committed(self) -> frozenset[int]:
-        return frozenset(self.done)
-
-    def cost(self, index: int) -> Cost:
-        return Cost(0.5, index)
-
-
 def test_all_listeners_are_called_before_the_first_error_is_raised() -> None:
     first, second = Failing(InputError("first")), Failing(InputError("second"))
     with pytest.raises(InputError, match="first"):
@@ -183,25 +167,26 @@ def test_all_listeners_are_called_before_the_first_error_is_raised() -> None:
     assert len(second.heard) == 1
 
 
-@pytest.mark.parametrize("own", [None, StoreError("damaged")], ids=["work is done", "work fails"])
-def test_a_listener_that_fails_ends_the_stage_after_its_work(own: Exception | None) -> None:
-    parts, listener = Parts(set()), Failing(InputError("no room"))
+def note_number(fail: int | None, number: int) -> Record:
+    if number == fail:
+        raise StoreError("damaged")
+    return {}
 
-    def work() -> None:
-        with watched(parts, parts.started(frozenset()), listener):
-            parts.done.add(0)
-            while len(listener.heard) < 2:
-                time.sleep(0.01)
-            if own is not None:
-                raise own
-            parts.done.add(1)
 
-    with pytest.raises(Exception, match=r"no room|damaged") as caught:
-        work()
-    assert caught.value is (own or listener.error), "the error of the work goes before that of a listener"
-    if own is None:
-        told = [event for event in listener.heard if isinstance(event, PartitionCommitted)]
-        assert [(event.index, event.cost) for event in told] == [(0, Cost(0.5, 0)), (1, Cost(0.5, 1))]
+@pytest.mark.parametrize("fail", [None, 1], ids=["work is done", "work fails"])
+def test_a_listener_that_fails_ends_the_stage_after_its_work(fail: int | None, tmp_path: Path) -> None:
+    work, listener = Workspace(tmp_path / "w", "test"), Failing(InputError("no room"))
+    work.start()
+    job = map_job(note_number, fail, [1, 2], work.checkpoints("read"))
+    # The error of the work goes before that of a listener.
+    with (
+        Execution("synchronous").executor(listener) as executor,
+        pytest.raises((InputError, StoreError), match="no room" if fail is None else "damaged"),
+    ):
+        run_job(job, executor)
+    told = {event.index: event.size for event in listener.heard if isinstance(event, PartitionCommitted)}
+    assert told.items() <= {0: 1, 1: 2}.items()
+    assert len(told) == 2 if fail is None else 1 not in told
 
 
 # --- the log in JSON

@@ -560,7 +560,11 @@ def test_nothing_that_a_model_names_is_imported(
     assert not (tmp_path / "out.parquet.corpus").exists()
 
 
-def test_stems_are_shown_by_their_most_frequent_form(tmp_path: Path) -> None:
+@pytest.mark.parametrize("range_bytes", [1 << 20, 2000], ids=["one range", "several ranges"])
+def test_the_form_of_a_stem_is_its_most_frequent_one(
+    range_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming_jsmf.corpus.curation.RANGE_BYTES", range_bytes)
     snowball = pytest.importorskip("snowballstemmer").stemmer("english").stemWord
     generator = np.random.default_rng(0)
     flights = ["flights", "flight", "delays", "delayed", "thanks", "thank"]
@@ -570,13 +574,14 @@ def test_stems_are_shown_by_their_most_frequent_form(tmp_path: Path) -> None:
     for word in " ".join(texts).split():
         forms.setdefault(snowball(word), Counter())[word] += 1
     shown = {stem: min(found, key=lambda form: (-found[form], form)) for stem, found in forms.items()}
-    options = {"stemmer": "english", "max_df": 1.0, "duplicates": "keep", "progress": False}
-    model = sj.fit(texts, tmp_path / "model", 2, ngrams=2, **options)
-    corpus = model.corpus
-    assert corpus is not None
+    options = {"stemmer": "english", "max_df": 1.0, "duplicates": "keep", "ngrams": 2}
+    corpus = sj.ingest(texts, tmp_path / "corpus", **options)
     vocabulary = corpus.vocabulary()
     expected = tuple(" ".join(shown[part] for part in word.split()) for word in vocabulary.words)
     assert vocabulary.forms == expected
     assert any(" " in word for word in expected)
+    if range_bytes == 2000:
+        return
+    model = sj.fit(corpus, tmp_path / "model", 2)
     assert {word for words in model.topics(50)["words"] for word, _ in words} == {*expected}
     assert model.transform(["flight delay", "cooked meals"]).to_numpy().max(axis=1).min() > 0.5

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
+from pipelines.common.matching import yy_error
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import InferSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.units import list_units, plan_partitions
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.moments.partition import load_partition
 from streaming_jsmf.moments.select import labels_named, select_partitions
 from streaming_jsmf.moments.store import Moments, open_moments

@@ -24,6 +24,7 @@ from scipy.io import loadmat, savemat
 from pipelines import authors_code, equal_time, jsmf_2015, lr_jsmf_fig4, softclique, stod_fig1, stod_fig2
 from pipelines.common import as_printed, data, peers, pictures, provenance, results, tables
 from pipelines.common.chains import chain
+from pipelines.common.matching import match_topics
 from pipelines.common.methods import Setup
 from pipelines.common.results import CellMissing, Results, publish
 from pipelines.common.scores import Scorer, distances, pivot_gap
@@ -33,7 +34,6 @@ from pipelines.lr_jsmf_table1 import pairing
 from pipelines.stale_results import changed_groups
 from pipelines.stale_results import main as stale_results
 from streaming_jsmf import StodSettings, open_corpus
-from streaming_jsmf.evaluation.matching import match_topics
 from tests import reference_stod
 from tests.corpora import planted, write_corpus
 

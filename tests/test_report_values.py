@@ -18,11 +18,10 @@ from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.evaluation.choice import Measures, choose, fields_of
 from streaming_jsmf.evaluation.verdicts import checks_of, warnings_of
 from streaming_jsmf.reporting import contents as report_contents
-from streaming_jsmf.reporting import words as report_words
-from streaming_jsmf.reporting.contents import documents_of, groups_of
-from streaming_jsmf.reporting.levels import flow
+from streaming_jsmf.reporting import topics as report_words
+from streaming_jsmf.reporting.contents import documents_of, flow, groups_of
 from streaming_jsmf.reporting.page import packed_probabilities
-from streaming_jsmf.reporting.words import BY_RELEVANCE, LAMBDAS, WordLists, read_word_topic
+from streaming_jsmf.reporting.topics import BY_RELEVANCE, LAMBDAS, WordLists, read_word_topic
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.store import Model, read_model, read_model_panels, write_model
 from tests.corpora import planted, words

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipelines.common.matching import yy_error
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.select import drawn_parts, resampled

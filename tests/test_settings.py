@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Iterator
 from dataclasses import fields
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -74,8 +75,7 @@ WITH: dict[str, dict[str, Any]] = {
     "separable": {"n_words": 5},
     "by": {"shares": "shares.parquet"},
 }
-FIELDS = [(kind, field) for kind in KINDS for field in declared(kind).values()]
-named = pytest.mark.parametrize(("kind", "field"), FIELDS, ids=lambda part: getattr(part, "name", None))
+each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def outside(field: Field) -> Iterator[Any]:
@@ -116,11 +116,9 @@ def inside(field: Field) -> Iterator[Any]:
         yield from (False, True)
 
 
-@named
-def test_what_a_declaration_excludes_is_refused_with_name_and_value(
-    kind: type[Settings], field: Field
-) -> None:
-    for value in outside(field):
+@each_kind
+def test_what_a_declaration_excludes_is_refused_with_name_and_value(kind: type[Settings]) -> None:
+    for field, value in [(each, value) for each in declared(kind).values() for value in outside(each)]:
         with pytest.raises(InputError) as caught:
             made(kind, field, value)
         assert str(caught.value).startswith(f"{field.name} is {value!r}; give ")
@@ -130,13 +128,13 @@ def test_what_a_declaration_excludes_is_refused_with_name_and_value(
         assert all(choice in str(caught.value) for choice in field.choices)
 
 
-@named
-def test_what_a_declaration_allows_is_kept_as_plain_values(kind: type[Settings], field: Field) -> None:
-    for value in inside(field):
+@each_kind
+def test_what_a_declaration_allows_is_kept_as_plain_values(kind: type[Settings]) -> None:
+    for field, value in [(each, value) for each in declared(kind).values() for value in inside(each)]:
         given = np.array(value)[()] if isinstance(value, int | float) else value
         kept = getattr(made(kind, field, given), field.name)
-        assert kept == value
-        assert type(kept).__module__ == "builtins"
+        assert kept == value, field.name
+        assert type(kept).__module__ == "builtins", field.name
 
 
 @pytest.mark.parametrize(
@@ -165,24 +163,23 @@ def test_fields_that_exclude_each_other(kind: type[Settings], values: dict[str, 
         kind(**values)
 
 
-@named
-def test_every_field_is_an_option_of_its_verbs(kind: type[Settings], field: Field) -> None:
-    assert len(field.help.split()) >= 3
-    derived = {"fit": ("max_topics", "third_moment"), "polish": ()}
-    for verb in KINDS[kind] if field.option else ():
-        if field.name in derived.get(verb, ()):
+@each_kind
+def test_every_field_is_an_option_of_its_verbs(kind: type[Settings]) -> None:
+    derived = {"fit": ("max_topics", "third_moment")}
+    for field, verb in product(declared(kind).values(), KINDS[kind]):
+        assert len(field.help.split()) >= 3, field.name
+        if not field.option or field.name in derived.get(verb, ()):
             continue
         [option] = [each for each in cli.commands[verb].params if each.name == field.name]
         assert isinstance(option, click.Option)
         assert option.opts[0] == (field.flags or [f"--{field.name.replace('_', '-')}"])[0]
-        assert isinstance(option.type, click.Choice) == bool(
-            field.choices and not (field.number or field.parse or field.listed)
-        )
+        is_choice = bool(field.choices and not (field.number or field.parse or field.listed))
+        assert isinstance(option.type, click.Choice) == is_choice, field.name
         if isinstance(option.type, click.Choice):
             assert tuple(option.type.choices) == field.choices
-        assert option.required == field.required
+        assert option.required == field.required, field.name
         if not (field.absent or field.multiple or field.required):
-            assert option.default == field.default
+            assert option.default == field.default, field.name
 
 
 @pytest.mark.parametrize("engine", [sj.LRJSMF, sj.STOD])

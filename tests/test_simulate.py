@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -297,71 +296,49 @@ FIVE_PARTS: dict[str, Any] = {**SIZES, "n_documents": 450, "documents_per_shard"
 
 
 @pytest.mark.usefixtures("small_batches")
-class TestInterruption:
-    """Five parts; ``stop`` interrupts the run before its third."""
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+def test_an_interrupted_simulation_is_finished_by_the_same_call(
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, target, partial = simulating.write_part, tmp_path / "a", tmp_path / "a.partial"
 
-    @pytest.fixture
-    def stop(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
-        def stop(error: BaseException | None = None, after: int = 2) -> list[int]:
-            raised = error or KeyboardInterrupt()
+    def interrupted(job: simulating.Simulation, part: int) -> Record:
+        if len(job.folder.checkpoints("simulate").parts()) == 2:
+            raise error
+        return write(job, part)
 
-            def failing(simulation: simulating.Simulation, part: int) -> Record:
-                if len(simulation.folder.checkpoints("simulate").parts()) == after:
-                    raise raised
-                return task(simulation, part)
-
-            task = simulating.write_part
-            monkeypatch.setattr(simulating, "write_part", failing)
-            with pytest.raises(type(raised)):
-                simulate_lda(tmp_path / "a", **FIVE_PARTS)
-            monkeypatch.setattr(simulating, "write_part", task)
-            assert not (tmp_path / "a").exists()
-            return sorted(
-                int(path.parent.name[-5:]) for path in tmp_path.glob("a.partial/records/*/zarr.json")
-            )
-
-        return stop
-
-    def finish(self, tmp_path: Path) -> list[int]:
-        """Run to the end, compare with an undisturbed run, and return the parts that were made."""
-        events: list[Event] = []
-        simulate_lda(tmp_path / "a", listener=events.append, **FIVE_PARTS)
-        simulate_lda(tmp_path / "undisturbed", **FIVE_PARTS)
-        assert file_bytes(tmp_path / "a") == file_bytes(tmp_path / "undisturbed")
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "undisturbed"]
-        return sorted(
-            event.index
-            for event in events
-            if isinstance(event, PartitionCommitted) and event.stage == "simulate"
-        )
-
-    @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
-    def test_continues_from_what_is_committed(self, tmp_path, stop, error) -> None:
-        kept = stop(error)
-        assert len(kept) == 2
-        assert sorted(int(path.name) for path in (tmp_path / "a.partial" / "simulate").iterdir()) == kept
-        (tmp_path / "a.partial" / ".task-half").mkdir()
-        assert self.finish(tmp_path) == sorted({0, 1, 2, 3, 4} - {*kept})
-
-    @pytest.mark.parametrize(
-        ("change", "named"),
-        [
-            ({"seed": 8}, "seed: stored 7, asked 8"),
-            ({"alpha": [1, 2, 3, 4]}, r"alpha: stored 0.25, asked \[1.0, 2.0, 3.0, 4.0\]"),
-        ],
-    )
-    def test_refuses_other_arguments(self, tmp_path, stop, change, named) -> None:
-        stop()
-        before = file_bytes(tmp_path / "a.partial")
+    with monkeypatch.context() as patch:
+        patch.setattr(simulating, "write_part", interrupted)
+        with pytest.raises(type(error)):
+            simulate_lda(target, **FIVE_PARTS)
+    assert not target.exists()
+    kept, before = {int(path.name) for path in (partial / "simulate").iterdir()}, file_bytes(partial)
+    assert len(kept) == 2
+    for change, named in (
+        ({"seed": 8}, "seed: stored 7, asked 8"),
+        ({"alpha": [1, 2, 3, 4]}, r"alpha: stored 0.25, asked \[1.0, 2.0, 3.0, 4.0\]"),
+    ):
         with pytest.raises(SettingsMismatchError, match=named):
-            simulate_lda(tmp_path / "a", **{**FIVE_PARTS, **change})
-        assert file_bytes(tmp_path / "a.partial") == before
+            simulate_lda(target, **{**FIVE_PARTS, **change})
+    assert file_bytes(partial) == before
+    (partial / ".task-half").mkdir()
+    events: list[Event] = []
+    simulate_lda(target, listener=events.append, **FIVE_PARTS)
+    made = {e.index for e in events if isinstance(e, PartitionCommitted) and e.stage == "simulate"}
+    assert made == {0, 1, 2, 3, 4} - kept
+    simulate_lda(tmp_path / "undisturbed", **FIVE_PARTS)
+    assert file_bytes(target) == file_bytes(tmp_path / "undisturbed")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "undisturbed"]
 
-    def test_a_late_worker_does_not_create_the_directory_again(self, tmp_path, monkeypatch) -> None:
-        made: list[simulating.Simulation] = []
-        task = simulating.write_part
-        monkeypatch.setattr(simulating, "write_part", lambda job, part: made.append(job) or task(job, part))
-        simulate_lda(tmp_path / "a", **FIVE_PARTS)
-        with pytest.raises(StoreError, match=r"a\.partial was removed"):
-            task(made[0], 0)
-        assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+@pytest.mark.usefixtures("small_batches")
+def test_a_late_worker_does_not_create_the_directory_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[simulating.Simulation] = []
+    write = simulating.write_part
+    monkeypatch.setattr(simulating, "write_part", lambda job, part: made.append(job) or write(job, part))
+    simulate_lda(tmp_path / "a", **FIVE_PARTS)
+    with pytest.raises(StoreError, match=r"a\.partial was removed"):
+        write(made[0], 0)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]

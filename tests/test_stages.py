@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from pipelines.common.matching import yy_error
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.jobs.checkpoints import PACKED, PartialResult
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments import stages

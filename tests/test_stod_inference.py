@@ -14,6 +14,7 @@ from streaming_jsmf.inference.stod import (
     NoTopicsError,
     TensorTopics,
     core_moments,
+    cube,
     find_alpha0,
     second_moment,
     tensor_topics,
@@ -34,8 +35,7 @@ from streaming_jsmf.inference.stod_recovery import (
     refine,
 )
 from streaming_jsmf.inference.words import prominent_words
-from streaming_jsmf.linalg.document_tensor import BasisMoments
-from streaming_jsmf.linalg.tensor import cube
+from streaming_jsmf.linalg.tensor import BasisMoments
 from tests import reference_stod
 from tests.corpora import planted
 
@@ -52,14 +52,12 @@ def law(n_words: int = 40) -> Floats:
 def in_basis(exact: reference_stod.Moments, basis: Floats) -> BasisMoments:
     third = np.einsum("xyz,xi,yj,zk->ijk", exact.third, basis, basis, basis, optimize=True)
     i, j, k = np.indices(third.shape)
-    return BasisMoments(exact.first, exact.second @ basis, third[(i <= j) & (j <= k)])
+    return BasisMoments(basis, exact.first, exact.second @ basis, third[(i <= j) & (j <= k)])
 
 
-def topics_at(
-    moments: BasisMoments, basis: Floats, alpha0: float, settings: StodSettings = PLAIN
-) -> TensorTopics:
+def topics_at(moments: BasisMoments, alpha0: float, settings: StodSettings = PLAIN) -> TensorTopics:
     """Topics of a corpus whose words have the shares that the moments say."""
-    return tensor_topics(moments, basis, moments.word_mean, settings, alpha0)
+    return tensor_topics(moments, moments.word_mean, settings, alpha0)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +77,7 @@ def test_exact_moments_give_the_topics_and_the_prior_back(
 ) -> None:
     # The span of the topics, as an eigenvector of C has it, and directions at right angles to it.
     basis = np.linalg.qr(np.hstack([law(), np.random.default_rng(0).standard_normal((40, 36))])).Q[:, :width]
-    found = topics_at(in_basis(population, basis), basis, ALPHA.sum())
+    found = topics_at(in_basis(population, basis), ALPHA.sum())
     np.testing.assert_allclose(found.recovered.word_topic, law(), atol=1e-10)
     np.testing.assert_allclose(found.alpha, ALPHA, atol=1e-10)
     assert found.recovered.discarded == 0
@@ -92,7 +90,7 @@ def test_alpha0_is_found_from_exact_moments(truth: float) -> None:
     basis = np.eye(40)
     moments = in_basis(reference_stod.population_moments(law(), ALPHA / ALPHA.sum() * truth), basis)
     seen: list[tuple[int, float, float]] = []
-    found = find_alpha0(core_moments(moments, basis), PLAIN, lambda *step: seen.append(step))
+    found = find_alpha0(core_moments(moments), PLAIN, lambda *step: seen.append(step))
     assert found == pytest.approx(truth, rel=2e-3)
     assert [number for number, *_ in seen] == list(range(1, len(seen) + 1))
     assert len(seen) < 20
@@ -103,7 +101,7 @@ def test_alpha0_is_found_from_exact_moments(truth: float) -> None:
 @pytest.mark.parametrize(("factor", "end"), [(0.1, HIGHEST_SUM), (10.0, LOWEST_SUM)])
 def test_alpha0_beyond_the_range_ends_at_its_limit(factor: float, end: float) -> None:
     basis = np.eye(40)
-    core = core_moments(in_basis(reference_stod.population_moments(law(), ALPHA), basis), basis)
+    core = core_moments(in_basis(reference_stod.population_moments(law(), ALPHA), basis))
     # A third moment too small gives shares too large, whatever alpha0 is.
     shrunk = replace(core, third=factor * core.third, mean=0 * core.mean)
     assert find_alpha0(shrunk, PLAIN) == end
@@ -136,7 +134,7 @@ def test_in_a_full_basis_stod_is_tod(counted: reference_stod.Moments, alpha0: fl
     order = np.argsort(-weights, kind="stable")
     assert (exact.word_topic < 0).any()
     for basis in (np.eye(24), turned):
-        found = topics_at(in_basis(counted, basis), basis, alpha0)
+        found = topics_at(in_basis(counted, basis), alpha0)
         np.testing.assert_allclose(found.recovered.eigenvalues, exact.eigenvalues[order], rtol=1e-6)
         np.testing.assert_allclose(found.recovered.probability, weights[order], atol=1e-6)
         np.testing.assert_allclose(found.recovered.word_topic, topics[:, order], atol=1e-6)
@@ -146,7 +144,7 @@ def test_in_a_full_basis_stod_is_tod(counted: reference_stod.Moments, alpha0: fl
 def test_whitening_whitens_and_takes_the_largest_algebraic(counted: reference_stod.Moments) -> None:
     basis = np.eye(24)
     moments = in_basis(counted, basis)
-    core = core_moments(moments, basis)
+    core = core_moments(moments)
     exact = reference_stod.second_moment(counted, 1.5)
     np.testing.assert_allclose(second_moment(core, 1.5), exact, atol=1e-15)
     found = whiten(core, 1.5, 4)
@@ -201,12 +199,12 @@ def test_the_refinement_fits_components_that_are_not_orthogonal() -> None:
 
 def test_the_moments_limit_the_number_of_topics(population: reference_stod.Moments) -> None:
     basis = np.eye(40)
-    found = topics_at(in_basis(population, basis), basis, ALPHA.sum(), replace(PLAIN, n_topics=7))
+    found = topics_at(in_basis(population, basis), ALPHA.sum(), replace(PLAIN, n_topics=7))
     assert found.whitening.values.size == 4
     np.testing.assert_allclose(found.recovered.word_topic, law(), atol=1e-9)
     nothing = in_basis(replace(population, second=-population.second), basis)
     with pytest.raises(NoTopicsError, match="no positive eigenvalue at alpha0 = 2"):
-        topics_at(nothing, basis, 2.0)
+        topics_at(nothing, 2.0)
 
 
 def components(*values: float) -> Components:

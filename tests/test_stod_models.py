@@ -16,10 +16,11 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from pipelines.common.matching import match_topics
 from streaming_jsmf import STOD, InferSettings, ScanSettings, StodSettings, fit, infer, open_model
 from streaming_jsmf.config import DocumentWeights
 from streaming_jsmf.errors import InputError, TooFewFactorsError
-from streaming_jsmf.evaluation.matching import match_topics, recovery_error
+from streaming_jsmf.evaluation.topic_shape import recovery_error
 from streaming_jsmf.evaluation.verdicts import warnings_of
 from streaming_jsmf.inference.correlations import dirichlet_prior, prior_sum
 from streaming_jsmf.inference.perplexity import Completer, Completion
@@ -28,8 +29,8 @@ from streaming_jsmf.moments.store import Moments, open_moments
 from streaming_jsmf.simulation import simulate_lda
 from streaming_jsmf.simulation.truth import read_truth
 from streaming_jsmf.topics.infer import fit_moments
+from streaming_jsmf.topics.parameters import STOD_VARIABLES
 from streaming_jsmf.topics.store import Model, read_model, write_model
-from streaming_jsmf.topics.variables import STOD_VARIABLES
 from tests.corpora import write_corpus
 from tests.outcomes import Command, printed, refused
 from tests.stores import SYNCHRONOUS, scanned

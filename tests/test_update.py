@@ -8,16 +8,20 @@ import random
 import shutil
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 import streaming_jsmf as sj
 from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.storage import replace
+from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.edits import TopicEdits
 from streaming_jsmf.topics.identity import Succession, hellinger, started_from
 from streaming_jsmf.topics.store import Model, read_model
@@ -123,18 +127,23 @@ CHANGES: dict[str, tuple[dict[int, Rows | None], tuple[int, int, int]]] = {
     "a file has less": ({1: texts(50, 1)}, (0, 50, 10)),
     "a file is gone": ({0: None}, (0, 0, 60)),
     "documents come again": ({3: {**texts(5, 0), **texts(20, 3)}}, (20, 5, 0)),
+    "days without documents": ({1: {}, 3: {}}, (0, 0, 60)),
     "all at once": ({0: None, 1: texts(50, 1), 3: texts(30, 3)}, (30, 50, 70)),
 }
+
+
+def change_files(folder: Path, change: str) -> None:
+    for day, rows in CHANGES[change][0].items():
+        if rows is None:
+            (folder / f"day{day}.csv").unlink()
+        else:
+            write_day(folder, day, rows)
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_model_follows_its_source(folder: Path, change: str) -> None:
     before, files = read_model(folder / "model"), CHANGES[change][0]
-    for day, rows in files.items():
-        if rows is None:
-            (folder / "news" / f"day{day}.csv").unlink()
-        else:
-            write_day(folder / "news", day, rows)
+    change_files(folder / "news", change)
     out = json.loads(
         printed("update", folder / "model", folder / "news", "--scheduler", "synchronous", "--json")
     )
@@ -149,6 +158,71 @@ def test_the_model_follows_its_source(folder: Path, change: str) -> None:
         assert digests(folder / "fresh") == digests(folder / "model.moments")
 
 
+@pytest.fixture(params=["memory", pytest.param("s3", marks=pytest.mark.slow)])
+def root(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A URL."""
+    if request.param == "memory":
+        yield f"memory://{uuid.uuid4().hex}"
+        return
+    pytest.importorskip("moto.server")
+    pytest.importorskip("s3fs")
+    from benchmarks.s3_requests import counting_server
+
+    with counting_server():
+        yield "s3://bucket/u"
+
+
+def behind(root: str, folder: Path) -> str:
+    """Put a model and what is beside it behind a URL."""
+    files = fsspec.filesystem(root.partition(":")[0])
+    for path in folder.glob("model*"):
+        end = "/" if path.is_dir() else ""
+        files.put(f"{path}{end}", f"{root}/{path.name}{end}", recursive=path.is_dir())
+    return f"{root}/model"
+
+
+#: Number of copied files after which updates are killed: of the corpus, the model, and none.
+KILLED = (0, 2, 4, 6, 12)
+
+
+def test_an_update_behind_urls_is_that_of_a_local_model(
+    root: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, put, left = behind(root, folder), replace._put, [0]
+    assert not sj.update(model, folder / "news", execution=SYNCHRONOUS).anything
+    change_files(folder / "news", "all at once")
+    sj.update(folder / "model", folder / "news", execution=SYNCHRONOUS)
+
+    def put_some(*pair: Any) -> None:
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        put(*pair)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(replace, "_put", put_some)
+        patch.setattr(replace, "in_threads", lambda function, items: [function(item) for item in items])
+        for number in KILLED:
+            left[:] = range(number)
+            with pytest.raises(KeyboardInterrupt):
+                sj.update(model, folder / "news", execution=SYNCHRONOUS)
+    found = sj.update(model, folder / "news", execution=SYNCHRONOUS)
+    assert not sj.update(model, folder / "news", execution=SYNCHRONOUS).anything
+    assert tuple(found.corpus[f"documents_{what}"] for what in ("added", "changed", "removed")) == (
+        30,
+        50,
+        70,
+    )
+    remote, local = (read_model(store_path(path)) for path in (model, folder / "model"))
+    for name, values in local.arrays.items():
+        np.testing.assert_array_equal(remote.arrays[name], values)
+    assert sj.TopicModel(model).edits == sj.TopicModel(folder / "model").edits
+    corpora = [open_corpus(f"{path}.corpus").fingerprint for path in (model, folder / "model")]
+    assert corpora[0] == corpora[1]
+    shares = [sj.TopicModel(path).documents(topic=0, number=99) for path in (model, folder / "model")]
+    assert shares[0].equals(shares[1])
+
+
 def test_nothing_is_done_without_changes(folder: Path) -> None:
     def states() -> dict[str, int]:
         return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
@@ -160,6 +234,23 @@ def test_nothing_is_done_without_changes(folder: Path) -> None:
     after = states()
     changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
     assert {Path(path).name for path in changed} <= {"files.arrow", "day1.csv"}
+
+
+def test_a_moved_model_whose_documents_come_again(fitted: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(fitted, tmp_path / "all")
+    write_day(folder / "news", 3, texts(5, 0))
+    found = sj.update(folder / "model", folder / "news", execution=SYNCHRONOUS)
+    assert found.corpus["documents_changed"] == 5
+    require_consistent(folder)
+
+
+def test_a_file_without_words_of_the_vocabulary_is_counted(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_day(folder / "news", 3, texts(4, 3, ["vaccine virus"]))
+    assert not sj.update(folder / "model", folder / "news", execution=SYNCHRONOUS).anything
+    assert "100%" in caplog.text
+    require_consistent(folder)
 
 
 def test_vanished_files(folder: Path) -> None:
@@ -213,8 +304,11 @@ def test_models_of_several_k_and_engines(tmp_path: Path, engine: str) -> None:
     labels = {k: sj.TopicModel(tmp_path / "models" / f"k={k}").label(k - 1, f"last of {k}") for k in (3, 6)}
     tops = {k: model.topics(1) for k, model in labels.items()}
     write_day(tmp_path / "news", 3, texts(30, 3))
-    found = sj.update(tmp_path / "models", tmp_path / "news", execution=SYNCHRONOUS)
+    best = tmp_path / "best"
+    best.symlink_to(tmp_path / "models" / "k=6")
+    found = sj.update(best, tmp_path / "news", execution=SYNCHRONOUS)
     assert len(found.models) == 2
+    assert sj.TopicModel(best).corpus.n_documents == 210
     model = labels[6]
     assert model.edits.labels == {5: "last of 6"}
     assert model.topics(1)["topic"].nunique() == len(tops[6])

@@ -8,8 +8,8 @@ from scipy import sparse
 
 from benchmarks.peers.methods import Arrays, diagonal_of, scaled
 from pipelines.common.held_out import Split, coherence_of
+from pipelines.common.matching import yy_error
 from streaming_jsmf.evaluation.coherence import distinct_share
-from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.inference.perplexity import Completer
 from streaming_jsmf.inference.words import prominent_words
 from streaming_jsmf.linalg.eigen import Eigenpairs

@@ -17,7 +17,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from pipelines.common.tod import DocumentMoments
 from streaming_jsmf.inference.stod import core_moments, whiten, whitened_tensor
 from streaming_jsmf.inference.stod_recovery import best_multiple, noise_of
-from streaming_jsmf.linalg.document_tensor import BasisMoments, basis_moments, tensor_sums
+from streaming_jsmf.linalg.tensor import basis_moments, tensor_sums
 
 Floats = NDArray[np.float64]
 
@@ -96,8 +96,8 @@ def _of_basis(
 ) -> Printed:
     """Lines 2.3 to 2.8 in an orthonormal basis (N x k)."""
     based = time.process_time()
-    sums: BasisMoments = basis_moments(tensor_sums([moments.documents], basis), basis, np.float64)
-    core = core_moments(sums, basis)
+    sums = tensor_sums([moments.documents], basis, moments.weights)
+    core = core_moments(basis_moments(sums, basis, np.float64))
     whitening = whiten(core, moments.alpha0, n_topics)
     tensor = whitened_tensor(core, whitening, moments.alpha0)
     formed = time.process_time()

@@ -18,9 +18,8 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from streaming_jsmf import StodSettings
 from streaming_jsmf.inference.stod import Whitening, core_moments, whitened_tensor
 from streaming_jsmf.inference.stod_recovery import Components, Recovered, decompose, recover
-from streaming_jsmf.linalg.document_tensor import (
+from streaming_jsmf.linalg.tensor import (
     FEWEST_TOKENS,
-    WeightedShares,
     basis_moments,
     tensor_sums,
     tensor_weights,
@@ -43,8 +42,8 @@ class DocumentMoments:
         counted = tensor_weights(lengths, weights)  # type: ignore[arg-type]
         n, w = np.maximum(lengths, FEWEST_TOKENS), counted / counted.sum()
         shares = sparse.diags_array(1.0 / np.maximum(lengths, 1.0)) @ counts.astype(np.float64)
-        self.documents = WeightedShares(shares.tocsr(), lengths, counted)
-        self.alpha0, self._x, self._n = alpha0, self.documents.shares, n[:, None]
+        self.documents, self.weights = (shares.tocsr(), lengths), weights
+        self.alpha0, self._x, self._n = alpha0, self.documents[0], n[:, None]
         pair = w * n / (n - 1)
         triple = pair * n / (n - 2)
         self._pair, self._triple = pair[:, None], triple[:, None]
@@ -164,8 +163,8 @@ def seconds_a_pass(moments: DocumentMoments, whitening: Floats, restarts: int, r
 
 def _tensor(moments: DocumentMoments, whitening: Whitening, vectors: Floats) -> Floats:
     """M3(W, W, W) explicitly, from one pass."""
-    sums = tensor_sums([moments.documents], vectors)
-    core = core_moments(basis_moments(sums, vectors, np.float64), vectors)
+    sums = tensor_sums([moments.documents], vectors, moments.weights)
+    core = core_moments(basis_moments(sums, vectors, np.float64))
     return whitened_tensor(core, whitening, moments.alpha0)
 
 

@@ -27,11 +27,11 @@ from streaming_jsmf.config import EXCERPT, FIXED_BY_MODEL, INGEST_SETTINGS, Docu
 from streaming_jsmf.config.fields import declared
 from streaming_jsmf.display import cell_text, csv_text, printable, table, wrapped
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.storage.paths import StorePath, open_file, store_path
 
 if TYPE_CHECKING:
     from streaming_jsmf.documents.over_time import TopicsOverTime
     from streaming_jsmf.jobs.events import Listener
+    from streaming_jsmf.storage.paths import StorePath
 
 GROUP = "Output"
 
@@ -79,6 +79,8 @@ class Answer:
             raise InputError("--overwrite is for --out; give both or neither")
         if self.out is None:
             return
+        from streaming_jsmf.storage.paths import store_path
+
         object.__setattr__(self, "out", store_path(self.out, "a table"))
         missing = isinstance(self.out, Path) and not self.out.parent.is_dir()
         if missing or self.out.suffix not in (".parquet", ".csv"):
@@ -128,6 +130,7 @@ class Answer:
 def _require_table(path: StorePath, data: bytes) -> None:
     """Raise ``InputError`` unless a file is a table that this option wrote; one of CSV has the header of ``data``."""
     from streaming_jsmf.corpus.footer import open_parquet
+    from streaming_jsmf.storage.paths import open_file
 
     try:
         if path.suffix == ".csv":

@@ -28,7 +28,7 @@ LARGEST_SAMPLE = 0.5
 SMALLEST_PARTITION, LARGEST_PARTITION, DEFAULT_PARTITIONS = 8_000_000, 64_000_000, 64
 
 #: The largest partition has as many nonzeros for each entry of its result, N x m, if that is more: committing and
-#: folding it moves 27 bytes for each entry, at most a quarter of what two passes read (1.8 to 2.4 bytes a nonzero).
+#: folding it moves ten bytes for each entry, less than a fifth of what a pass reads (1.8 to 2.4 bytes a nonzero).
 NONZEROS_PER_ENTRY = 32
 
 #: Nonzeros of a partition for each word: the cost of merging and committing a partition grows with the number of words,

@@ -263,6 +263,9 @@ RANGE_BYTES, MOST_RANGES = 32 << 20, 1024
 MERGE_ROWS = 1_000_000
 
 COUNTS = ("document_frequency", "term_count")
+
+#: What is summed by each key: the columns of the key, in the order of the sums, and those of the counts.
+_COLUMNS = {"word": (("word",), COUNTS), "id": (("id",), COUNTS), "form": (("word", "form"), ("count",))}
 _SUMS = "counts.arrow"
 
 
@@ -282,9 +285,11 @@ def ranges_of_hashes(hashes: NDArray[np.uint64], number: int) -> NDArray[np.int6
 
 
 def summed(counts: Any, key: str) -> Any:
-    """Sum a table of counts by ``key``, "word" or "id", and sort it."""
-    grouped = counts.group_by(key, use_threads=False).aggregate([(name, "sum") for name in COUNTS])
-    return grouped.rename_columns({f"{name}_sum": name for name in COUNTS}).sort_by(key)
+    """Sum a table of counts by ``key``, "word", "id" or "form", and sort it."""
+    by, counted = _COLUMNS[key]
+    grouped = counts.group_by([*by], use_threads=False).aggregate([(name, "sum") for name in counted])
+    renamed = grouped.rename_columns({f"{name}_sum": name for name in counted})
+    return renamed.sort_by([(name, "ascending") for name in by])
 
 
 def list_files(root: StorePath, step: str, files: Sequence[Any]) -> None:
@@ -304,12 +309,12 @@ def summed_range(root: StorePath, step: str, key: str, number: int) -> Any:
 
     Memory: the distinct words of the range, and ``MERGE_ROWS`` rows or as many again.
     """
-    files = [root / name for name in files_of(root, step)]
+    files, (by, counted) = [root / name for name in files_of(root, step)], _COLUMNS[key]
     held: list[Any] = []
     rows = distinct = 0
     for some in panels(len(files), FILE_THREADS):
         for table in in_threads(partial(read_range, number=number), files[some]):
-            held.append(table.select([key, *COUNTS]))
+            held.append(table.select([*by, *counted]))
             rows += table.num_rows
         if rows > max(MERGE_ROWS, 2 * distinct):
             held = [summed(pa.concat_tables(held), key)]
@@ -330,7 +335,7 @@ class Sums:
 def sum_files(
     work: Workspace, executor: Executor, step: str, files: Sequence[str], key: str, number: int
 ) -> list[StorePath]:
-    """Sum the counts of words in files of the workspace by ``key``, "word" or "id"; return a sorted table per range.
+    """Sum the counts in files of the workspace by ``key``, as ``summed``; return a sorted table per range.
 
     The few files of a single range are returned as they are, sorted, too; ``merged`` and ``totals_of`` sum them.
     """

@@ -110,7 +110,7 @@ class CorpusWriter:
                 held.callback(shutil.rmtree, self._new, ignore_errors=True)
             else:
                 self._new = Path(held.enter_context(TemporaryDirectory(prefix="streaming-jsmf-")))
-                self._uploads = self._target.with_name(f".{self._target.name}.new")
+                self._uploads = self._target.with_name(f".{self._target.name}.shards")
                 remove_trees(self._uploads)
                 held.callback(remove_trees, self._uploads)
             (self._new / DOCUMENTS).mkdir()

@@ -21,27 +21,20 @@ from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Columns of a table of groups.
 DOCUMENTS, TOPIC, LABEL, SHARE, ERROR = "documents", "topic", "label", "share", "standard_error"
-
 #: Names of columns that contain times regardless of their type, in order of preference.
 TIMES = ("year", "date", "time", "timestamp", "published", "created")
-
 #: Periods of dates, and how many of year, month and day they need.
 PERIODS = {"year": 1, "quarter": 2, "month": 2, "day": 3}
-
 #: The start of a text with a date, from the year on, and the time after it; what is missing is empty.
 _TIME = r"(?:[T ](?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2}))?)?"
 _DAY = r"(?:[-/.](?P<day>[0-9]{1,9})" + _TIME + ")?"
 _DATE = r"^(?P<year>[0-9]{4})(?:[-/.](?P<month>[0-9]{1,2})" + _DAY + r")?(?:[^0-9]|$)"
-
 #: Maximum number of groups times topics, since their sums are in memory.
 MOST_SUMS = 20_000_000
-
 #: Maximum length of a metadata value that is shown.
 MOST_CHARACTERS = 300
-
 #: Longest part of a word that is left out at the end of an excerpt; some languages have no spaces between words.
 LONGEST_PART = 30
-
 #: Standard errors on each side of a mean in an interval of 95 %.
 NORMAL = 1.96
 
@@ -266,10 +259,8 @@ class Grouping:
 
 
 def _periods(values: Any, unit: str) -> Any:
-    """The period of each date of an array, such as 1999, 1999-Q4, 1999-12 or 1999-12-31; null for other values.
-
-    A month or day that is 0 is not known. Dates and times that do not exist, such as 1999-02-30, are no dates.
-    """
+    """The period of each date of an array, such as 1999, 1999-Q4, 1999-12 or 1999-12-31; null for other values."""
+    # A month or day that is 0 is not known. Dates and times that do not exist, such as 1999-02-30, are no dates.
     found = pc.extract_regex(values.cast(pa.string()), _DATE)
     year, month, day, hour, minute, second = (
         np.asarray(pc.if_else(pc.equal(part, ""), "0", part).cast(pa.int64()).fill_null(0))

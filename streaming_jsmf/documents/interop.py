@@ -25,7 +25,6 @@ from streaming_jsmf.storage.paths import AnyPath
 from streaming_jsmf.topics.store import AnyModel, model_path, read_model
 
 _MATRIX = "give documents x words, of scipy or NumPy"
-
 #: Number of gensim documents in memory.
 BATCH = 10_000
 

@@ -18,14 +18,22 @@ from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.corpus.units import list_units, read_block
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.documents.share_files import open_shares
-from streaming_jsmf.documents.shares import DAMAGED, DOCUMENT_ID, SHARES, About, SharesFile, to_lists
+from streaming_jsmf.documents.shares import (
+    DAMAGED,
+    DOCUMENT_ID,
+    SHARES,
+    About,
+    SharesFile,
+    in_sizes,
+    to_lists,
+)
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.ingestion.readers.values import from_python
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.storage.paths import AnyPath, StorePath, store_path
 from streaming_jsmf.topics.edits import NAMED, EditedTopics, shown_topics
-from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
+from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters, ids_of_corpus
 from streaming_jsmf.topics.store import AnyModel, Model, model_path
 
 if TYPE_CHECKING:
@@ -79,10 +87,13 @@ class ModelShares:
         corpus, ``StoreError`` if shares or corpus are damaged.
         """
         opened, about = self.require_corpus(corpus), self.file.about
-        ids, units = self.topics.ids_of_corpus(opened), list_units(opened)
+        ids, units = ids_of_corpus(opened, self.topics.words), list_units(opened)
         read = self.file.tables(list(dict.fromkeys([*columns, *about.columns])))
-        tables = _in_sizes(read, [unit.rows for unit in units], self.file.path)
-        for table, unit in zip(tables, units, strict=True):
+        tables = in_sizes(read, [unit.rows for unit in units])
+        for unit in units:
+            table = next(tables, None)
+            if table is None or table.num_rows < unit.rows:
+                raise StoreError(f"{self.file.path} has fewer documents than its corpus; {DAMAGED}")
             counts = over_vocabulary(read_block(unit, opened.n_words), ids, len(self.topics.words))
             yield counts, about.dense(table), table
 
@@ -140,15 +151,3 @@ def token_probabilities(
     rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
     for part in panels(rows.size, NONZEROS):
         yield part, rows[part], np.einsum("nk,nk->n", theta[rows[part]], word_topic[counts.indices[part]])
-
-
-def _in_sizes(tables: Iterator[Any], sizes: Sequence[int], path: StorePath) -> Iterator[Any]:
-    """Yield the rows of tables in tables of these sizes; raise ``StoreError`` if there are fewer rows."""
-    held = next(tables, None)
-    for size in sizes:
-        while held is not None and held.num_rows < size and (more := next(tables, None)) is not None:
-            held = pa.concat_tables([held, more])
-        if held is None or held.num_rows < size:
-            raise StoreError(f"{path} has fewer documents than its corpus; {DAMAGED}")
-        yield held.slice(0, size)
-        held = held.slice(size)

@@ -14,11 +14,11 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.config import OverTimeRequest, takes
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.documents.groups import NORMAL, Grouping, Groups, by_group, is_time
 from streaming_jsmf.documents.model_shares import AnyShares, ModelShares, token_probabilities
 from streaming_jsmf.documents.shares import with_result
 from streaming_jsmf.errors import InputError, option
+from streaming_jsmf.linalg.panels import ratio
 from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.storage.paths import AnyPath
 from streaming_jsmf.topics.edits import EditedTopics
@@ -31,13 +31,10 @@ logger = logging.getLogger(__name__)
 
 #: Words of each topic among which those of a period are chosen.
 CANDIDATES = 200
-
 #: Tokens of the whole topic that are added to those of each period, so that a few tokens do not decide.
 SMOOTHING = 50.0
-
 #: Weight of the logarithm of p(word | topic, period) against that of its ratio to p(word | topic).
 RELEVANCE = 0.6
-
 #: Result columns besides those of ``groups``.
 LOW, HIGH, CHANGE, CHANGE_ERROR, WORDS = "low", "high", "change", "change_error", "words"
 
@@ -141,11 +138,9 @@ def period_words(
     listed = shown.listed_words(CANDIDATES)
     used, places = np.unique(listed, return_inverse=True)
     word_topic = shares.topics.word_topic[used]
-    places_of = np.full(len(shares.topics.words), -1)
-    places_of[used] = np.arange(used.size)
     sums: dict[Any, Floats] = {}
     for counts, theta, table in shares.documents(corpus, [grouping.column]):
-        known = over_vocabulary(counts, places_of, used.size)
+        known = counts[:, used]
         ratios = csr_array((_ratios(known, theta, word_topic), known.indices, known.indptr), known.shape)
         for period, rows in grouping.rows(table):
             tokens = word_topic * np.asarray(csr_array(ratios[rows]).T @ theta[rows])
@@ -159,9 +154,7 @@ def _ratios(counts: csr_array[Any], theta: Floats, word_topic: Floats) -> Floats
     """Counts divided by the probability of the word in the document, for each nonzero."""
     found = np.empty(counts.nnz)
     for part, _, probability in token_probabilities(counts, theta, word_topic):
-        found[part] = np.divide(
-            counts.data[part], probability, out=np.zeros(len(probability)), where=probability > 0
-        )
+        found[part] = ratio(counts.data[part], probability)
     return found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -19,6 +18,7 @@ from streaming_jsmf.documents.model_shares import AnyShares, ModelShares, token_
 from streaming_jsmf.documents.shares import DOCUMENT_ID, KNOWN_TOKENS, SharesFile, with_result
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.inference.perplexity import SMOOTHING
+from streaming_jsmf.linalg.panels import ratio
 from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.storage.paths import AnyPath
 from streaming_jsmf.topics.store import AnyModel, Model
@@ -30,7 +30,6 @@ logger = logging.getLogger(__name__)
 
 #: Columns of distances, and of how much more probable the topics make the words of a document.
 DISTANCE, GAIN = "distance", "gain"
-
 #: Documents with less than this part of the mean number of distinct words are no outliers: few words say too little.
 SHORTEST = 0.5
 
@@ -152,7 +151,7 @@ def with_columns(shares: SharesFile, wanted: Literal["all"] | Sequence[str] | No
     return replace(shares, columns=tuple(chosen))
 
 
-def shares_table(model: AnyModel, shares: str | Path) -> pd.DataFrame:
+def shares_table(model: AnyModel, shares: AnyShares) -> pd.DataFrame:
     """Return the shares of all documents (rows) and shown topics (columns)."""
     import pandas as pd
 
@@ -250,8 +249,7 @@ def gains(counts: csr_array[Any], theta: Floats, word_topic: Floats, unigram: Fl
     sums, tokens = np.zeros(counts.shape[0]), np.zeros(counts.shape[0])
     for part, rows, given in token_probabilities(counts, theta, word_topic):
         words, weights = counts.indices[part], counts.data[part]
-        ratio = np.divide(given, unigram[words], out=np.ones(given.size), where=unigram[words] > 0)
-        logs = np.log((1 - SMOOTHING) * ratio + SMOOTHING)
+        logs = np.log((1 - SMOOTHING) * ratio(given, unigram[words], 1.0) + SMOOTHING)
         sums += np.bincount(rows, weights * logs, counts.shape[0])
         tokens += np.bincount(rows, weights, counts.shape[0])
     return sums / np.maximum(tokens, 1e-300)

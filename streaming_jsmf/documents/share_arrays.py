@@ -38,7 +38,6 @@ logger = logging.getLogger(__name__)
 
 #: Dimensions of a Zarr group.
 DOCUMENT, TOPIC, RANK = "document", "topic", "rank"
-
 #: Length in bytes of the name of a file with room for that of a temporary one.
 _LONGEST_NAME = 200
 

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from io import BufferedIOBase
+from itertools import repeat
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -34,6 +34,7 @@ from streaming_jsmf.documents.shares import (
     TOPICS,
     About,
     SharesFile,
+    in_sizes,
     is_csv,
     not_read,
     not_shares,
@@ -59,7 +60,6 @@ logger = logging.getLogger(__name__)
 METADATA_KEY, HASH_KEY = b"streaming_jsmf", b"streaming_jsmf.sha256"
 
 _ZEROS = b"0" * 64
-
 #: ``About`` of a directory; Parquet readers ignore names that begin with an underscore.
 ABOUT_NAME = "_shares.json"
 
@@ -222,9 +222,7 @@ def write_parquet(path: Path, shares: SharesFile, schema: Any) -> None:
     """Write shares as a Parquet file with its own sha256. One pass."""
     text = json.dumps(shares.about.fields(columns=shares.columns), sort_keys=True, ensure_ascii=False)
     whole = schema.with_metadata({METADATA_KEY: text.encode(), HASH_KEY: _ZEROS})
-    with RowGroupWriter(path, whole, shares.about.row_group_rows) as file:
-        for table in shares.tables(whole.names):
-            file.write(table)
+    write_row_groups(path, whole, shares.tables(whole.names), shares.about.row_group_rows)
     own = _hash_of(_ZEROS.decode(), path).encode()
     with path.open("r+b") as stream:
         start = _footer_start(stream)
@@ -255,42 +253,18 @@ def shares_schema(about: About, id_type: Any, metadata: Sequence[Any]) -> Any:
     )
 
 
-class RowGroupWriter:
-    """Writes tables of any length as a Parquet file with equal row groups; the same rows give the same bytes."""
-
-    def __init__(self, path: Path, schema: Any, rows: int) -> None:
-        self._schema, self._rows, self._held = schema, rows, 0
-        self._pieces: list[Any] = []
-        # What a killed run left here, perhaps changed into a link or a FIFO, is not written to.
-        path.unlink(missing_ok=True)
-        lists = {name for name in schema.names if pa.types.is_list(schema.field(name).type)}
-        self._file = pq.ParquetWriter(
-            path,
-            schema,
-            compression="zstd",
-            use_dictionary=[name for name in schema.names if name not in {*lists, DOCUMENT_ID}],
-            column_encoding={f"{SHARES}.list.element": "BYTE_STREAM_SPLIT"},
-            write_page_checksum=True,
-        )
-
-    def __enter__(self) -> RowGroupWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None and self._held:
-            self._write(pa.concat_tables(self._pieces))
-        self._file.close()
-
-    def write(self, table: Any) -> None:
-        """Append rows."""
-        self._pieces.append(table.cast(self._schema))
-        self._held += table.num_rows
-        while self._held >= self._rows:
-            whole = pa.concat_tables(self._pieces)
-            self._write(whole.slice(0, self._rows))
-            self._pieces, self._held = [whole.slice(self._rows)], self._held - self._rows
-
-    def _write(self, table: Any) -> None:
-        self._file.write_table(table.combine_chunks(), row_group_size=table.num_rows)
+def write_row_groups(path: Path, schema: Any, tables: Iterator[Any], rows: int) -> None:
+    """Write tables of any length as a Parquet file with equal row groups; the same rows give the same bytes."""
+    # What a killed run left here, perhaps changed into a link or a FIFO, is not written to.
+    path.unlink(missing_ok=True)
+    lists = {name for name in schema.names if pa.types.is_list(schema.field(name).type)}
+    with pq.ParquetWriter(
+        path,
+        schema,
+        compression="zstd",
+        use_dictionary=[name for name in schema.names if name not in {*lists, DOCUMENT_ID}],
+        column_encoding={f"{SHARES}.list.element": "BYTE_STREAM_SPLIT"},
+        write_page_checksum=True,
+    ) as file:
+        for table in in_sizes((table.cast(schema) for table in tables), repeat(rows)):
+            file.write_table(table.combine_chunks(), row_group_size=table.num_rows)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -32,13 +32,10 @@ logger = logging.getLogger(__name__)
 KIND, FORMAT_VERSION = "streaming_jsmf.shares", 3
 
 DOCUMENT_ID, SHARES, TOPICS = "document_id", "topic_shares", "topics"
-
 #: Column of the number of tokens of a document whose words are in the model.
 KNOWN_TOKENS = "known_tokens"
-
 #: Target number of shares and maximum number of rows of a row group.
 ROW_GROUP_SHARES, ROW_GROUP_ROWS = 2**20, 2**16
-
 #: Advice, and a finding with it.
 AGAIN = "run transform again"
 DAMAGED = f"it is truncated or damaged: {AGAIN}"
@@ -193,6 +190,21 @@ def to_lists(values: NDArray[Any]) -> Any:
     return pa.ListArray.from_arrays(
         pa.array(np.arange(rows + 1, dtype=np.int32) * width), pa.array(values.ravel())
     )
+
+
+def in_sizes(tables: Iterator[Any], sizes: Iterable[int]) -> Iterator[Any]:
+    """Yield the rows of tables in tables of these sizes; the last one may have fewer."""
+    pieces: list[Any] = []
+    held = 0
+    for size in sizes:
+        while held < size and (more := next(tables, None)) is not None:
+            pieces.append(more)
+            held += more.num_rows
+        if not held:
+            return
+        whole = pa.concat_tables(pieces)
+        yield whole.slice(0, size)
+        pieces, held = [whole.slice(size)], max(held - size, 0)
 
 
 def with_result(table: Any, name: str, values: Any) -> Any:

@@ -73,7 +73,7 @@ def documents_of_source(
     listener: Listener,
 ) -> Iterator[SourceDocuments]:
     """Yield the documents of a source; data in memory are in a temporary file during the block."""
-    with located(source) as location:
+    with located(source, place if execution.elsewhere else None) as location:
         tokens = model.provenance.get("tokens")
         request = _over_model_words(reading or IngestRequest(), location.path, topics, tokens)
         yield SourceDocuments(*plan_ingest(location, place, request), execution, listener)
@@ -101,10 +101,8 @@ def _over_model_words(
 
 
 def _text_options(tokens: Mapping[str, Json] | None) -> tuple[dict[str, Any], str]:
-    """Return reader options that tokenize as for the model, and the stop words that its stemmer skips.
-
-    Tokenizers named in a model are never imported: users must name their own functions.
-    """
+    """Return reader options that tokenize as for the model, and the stop words that its stemmer skips."""
+    # Tokenizers named in a model are never imported: users must name their own functions.
     advice = f"make a corpus with ingest {option.vocabulary('MODEL')} and give that"
     if tokens is None:
         raise InputError(f"the model does not say how to split texts into words; {advice}")

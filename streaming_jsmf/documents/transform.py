@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -19,6 +19,7 @@ from streaming_jsmf.config import (
     INGEST_SETTINGS,
     IngestRequest,
     ShareSettings,
+    declared,
     request_of,
     settings_of,
     takes,
@@ -37,19 +38,14 @@ from streaming_jsmf.errors import InputError, Option, StoreError, option
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.storage.paths import (
-    AnyPath,
-    StorePath,
-    require_suffix,
-    store_path,
-    try_writing,
-)
+from streaming_jsmf.storage.paths import AnyPath, StorePath, require_suffix, store_path, try_writing
+from streaming_jsmf.storage.replace import temporary_place
 from streaming_jsmf.topics.edits import shown_topics
 from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
 from streaming_jsmf.topics.store import AnyModel, Model, beside, corpus_beside, model_path, read_model
 
 if TYPE_CHECKING:
-    from streaming_jsmf.documents.source_corpus import SourceDocuments
+    pass
 
 #: Suffixes of the formats of topic shares; a name without one is a directory.
 SUFFIXES = (".parquet", ".zarr", ".csv")
@@ -123,9 +119,15 @@ def transform(
             f"{option.raw} is for CSV, not {target}; leave it out, or give a name that ends in .csv"
         )
     columns = CsvColumns(_csv_columns(model) if is_csv(target) else {}, asked.raw)
-    with _documents(
-        corpus, topics, read, beside(target, "corpus"), reading, execution, listener
-    ) as documents:
+    given = _given_corpus(corpus, reading)
+    found: AbstractContextManager[Any] = nullcontext(given)
+    if given is None:
+        # Importing the readers takes a sixth of the start-up time, and a corpus does not need them.
+        from streaming_jsmf.documents.source_corpus import documents_of_source
+
+        place = beside(target, "corpus")
+        found = documents_of_source(corpus, topics, read, place, reading, execution, listener)
+    with found as documents:
         request = request_of_shares(topics, documents.identity, top)
         wanted = wanted_shares(target, request, overwrite=overwrite)
         # A source is not ingested again for shares that are there.
@@ -167,9 +169,29 @@ def shares_of(
         raise InputError(
             "the corpus of this model is unknown; give texts, a corpus, or shares that transform wrote"
         )
-    with tempfile.TemporaryDirectory(prefix="streaming-jsmf-") as folder:
-        out = kept if given is None and _can_be_written(kept) else Path(folder) / "shares.parquet"
-        yield transform(model, source, out, overwrite=True, listener=listener, **options)
+    if given is None and _can_be_written(kept):
+        yield transform(model, source, kept, overwrite=True, listener=listener, **options)
+        return
+    with temporary_shares(model, source, listener=listener, **options) as shares:
+        yield shares
+
+
+@contextmanager
+def temporary_shares(
+    model: AnyModel, source: Any, *, execution: Execution | None = None, **options: Any
+) -> Iterator[SharesFile]:
+    """Yield the topic shares that ``transform`` computes, in a temporary file.
+
+    Workers of a running scheduler write it next to a model behind a URL. They may not see the files of a local model,
+    so that this process takes their place.
+    """
+    execution = settings_of("execution", Execution, execution, options)
+    near = model_path(model) if execution.elsewhere else None
+    if near is not None and (isinstance(near, Path) or not _can_be_written(near)):
+        near, execution = None, replace(execution, scheduler=Execution.scheduler, performance_report=None)
+    options = {name: value for name, value in options.items() if name not in declared(Execution)}
+    with temporary_place(near) as folder:
+        yield transform(model, source, folder / "shares.parquet", execution=execution, **options)
 
 
 def _can_be_written(place: StorePath) -> bool:
@@ -203,42 +225,12 @@ def _csv_columns(model: AnyModel | Model) -> dict[str, Sequence[int]]:
     return dict(zip(names, shown.groups, strict=True))
 
 
-@dataclass(frozen=True)
-class _CorpusDocuments:
-    """The documents of a corpus; see ``SourceDocuments``."""
-
-    opened: Corpus
-
-    @property
-    def identity(self) -> str:
-        return self.opened.fingerprint
-
-    @property
-    def corpus(self) -> tuple[Corpus, float]:
-        return self.opened, 0.0
-
-    def remove(self) -> None:
-        """Leave the corpus of the user where it is."""
-
-
-@contextmanager
-def _documents(
-    source: Any,
-    topics: TopicParameters,
-    model: Model,
-    place: StorePath,
-    reading: IngestRequest | None,
-    execution: Execution,
-    listener: Listener,
-) -> Iterator[_CorpusDocuments | SourceDocuments]:
-    """Yield the documents of a corpus, or of a source whose corpus is made at ``place``."""
-    if isinstance(source, Corpus) or (isinstance(source, str | PathLike) and is_corpus(source)):
-        if reading not in (None, IngestRequest()):
-            raise InputError(f"{source} is a corpus already; leave out how a source is read")
-        yield _CorpusDocuments(open_corpus(source))
-        return
-    # Importing the readers takes a sixth of the start-up time, and a corpus does not need them.
-    from streaming_jsmf.documents.source_corpus import documents_of_source
-
-    with documents_of_source(source, topics, model, place, reading, execution, listener) as documents:
-        yield documents
+def _given_corpus(source: Any, reading: IngestRequest | None) -> SimpleNamespace | None:
+    """The documents of a corpus, with the members of ``SourceDocuments``; None for a source."""
+    if not (isinstance(source, Corpus) or (isinstance(source, str | PathLike) and is_corpus(source))):
+        return None
+    if reading not in (None, IngestRequest()):
+        raise InputError(f"{source} is a corpus already; leave out how a source is read")
+    opened = open_corpus(source)
+    # A corpus of the user is not removed.
+    return SimpleNamespace(identity=opened.fingerprint, corpus=(opened, 0.0), remove=lambda: None)

@@ -7,7 +7,7 @@ its words, so partitions and workers do not affect them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -23,13 +23,13 @@ from streaming_jsmf.corpus.records import Place, document_ids, id_column, withou
 from streaming_jsmf.corpus.units import Partition, WorkUnit
 from streaming_jsmf.documents.share_arrays import TOPIC, write_zarr
 from streaming_jsmf.documents.share_files import (
-    RowGroupWriter,
     open_shares,
     shares_schema,
     stored_about,
     unfinished_shares,
     write_directory,
     write_parquet,
+    write_row_groups,
 )
 from streaming_jsmf.documents.shares import (
     DOCUMENT_ID,
@@ -38,7 +38,6 @@ from streaming_jsmf.documents.shares import (
     TOPICS,
     About,
     CsvColumns,
-    SharesFile,
     ShareTotals,
     has_csv_shares,
     is_csv,
@@ -60,16 +59,14 @@ from streaming_jsmf.storage.paths import StorePath, sha256_of
 from streaming_jsmf.storage.replace import file_written, put_files, store_written
 from streaming_jsmf.storage.results import Wanted, same_contents
 from streaming_jsmf.topics.document_job import BYTES_PER_SHARE, DocumentJob, TaskInputs
-from streaming_jsmf.topics.parameters import TopicParameters
+from streaming_jsmf.topics.parameters import TopicParameters, ids_of_corpus
 
 logger = logging.getLogger(__name__)
 
 #: Incremented when the same request produces different bits.
 ALGORITHM_VERSION = 3
-
 #: Nonzeros per partition, a few seconds of work. Does not affect the shares.
 PARTITION_NONZEROS = 4_000_000
-
 #: Directory of the parts in the workspace.
 PARTS = "parts"
 
@@ -111,7 +108,7 @@ def wanted_shares(target: StorePath, request: Mapping[str, Any], *, overwrite: b
 
 def share_job(topics: TopicParameters, corpus: Corpus, about: About, wanted: Wanted) -> DocumentJob:
     """The job that computes the wanted shares of the documents of a corpus."""
-    ids = topics.ids_of_corpus(corpus)
+    ids = ids_of_corpus(corpus, topics.words)
     # Words without any topic count as unknown.
     ids[(ids >= 0) & ~(topics.word_topic.sum(axis=1) > 0)[np.maximum(ids, 0)]] = -1
     return DocumentJob(
@@ -159,7 +156,8 @@ def transform_documents(
         suffix = wanted.target.suffix.lower()
         with publish(file_written if suffix in (".parquet", ".csv") else store_written) as place:
             if suffix == ".csv":
-                _write_csv(place, made, schema, columns, wanted, work)
+                write_csv(place, made, schema, columns)
+                _require_same_csv(place, wanted, work)
             elif suffix == ".parquet":
                 write_parquet(place, made, schema)
             elif suffix == ".zarr":
@@ -172,16 +170,8 @@ def transform_documents(
     return totals
 
 
-def _write_csv(
-    place: Path,
-    shares: SharesFile,
-    schema: Any,
-    columns: CsvColumns,
-    wanted: Wanted,
-    work: Workspace,
-) -> None:
-    """Write a CSV file; raise ``InputError``, and remove the work, if the target has another one."""
-    write_csv(place, shares, schema, columns)
+def _require_same_csv(place: Path, wanted: Wanted, work: Workspace) -> None:
+    """Raise ``InputError``, and remove the work, if the target has other contents than the file that was written."""
     try:
         same_contents(wanted.target, sha256_of(place), lambda: None, overwrite=wanted.overwrite).find()
     except InputError:
@@ -216,11 +206,6 @@ class PartContext:
     schema: Any
 
 
-def part_name(number: int) -> str:
-    """Name of the file of a part."""
-    return f"part-{number:05d}.parquet"
-
-
 def _parts_job(context: PartContext, job: DocumentJob) -> Job:
     """One task per partition, with the number of its first document in the corpus."""
     sizes = [partition.rows for partition in job.partitions]
@@ -228,33 +213,38 @@ def _parts_job(context: PartContext, job: DocumentJob) -> Job:
     return map_job(write_part, context, sizes, job.work.checkpoints(), "documents", parts)
 
 
+def part_name(number: int) -> str:
+    """Name of the file of a part."""
+    return f"part-{number:05d}.parquet"
+
+
 def write_part(context: PartContext, part: tuple[Partition, int]) -> Record:
     """Task: compute and write the shares of a partition, whose first document has the given number."""
-    files, rows = TaskFiles(context.inputs.store, PARTS), context.about.row_group_rows
-    with (
-        files.written(part_name(part[0].index)) as made,
-        RowGroupWriter(made, context.schema, rows) as file,
-    ):
-        totals = _write_rows(file, context, *part)
-    return {"totals": asdict(totals), **files.record()}
+    files, totals = TaskFiles(context.inputs.store, PARTS), list[ShareTotals]()
+    with files.written(part_name(part[0].index)) as made:
+        rows = context.about.row_group_rows
+        write_row_groups(made, context.schema, _tables(context, *part, totals), rows)
+    return {"totals": asdict(sum(totals, ShareTotals())), **files.record()}
 
 
-def _write_rows(file: RowGroupWriter, context: PartContext, partition: Partition, first: int) -> ShareTotals:
-    inputs, about, totals = context.inputs, context.about, ShareTotals()
+def _tables(
+    context: PartContext, partition: Partition, first: int, totals: list[ShareTotals]
+) -> Iterator[Any]:
+    """Yield the shares of a partition with metadata, and append their totals."""
+    inputs, about = context.inputs, context.about
     word_topic, prior = inputs.read("word_topic"), inputs.read("prior")
     for unit, known, tokens in inputs.blocks(partition):
         of_documents = pa.array(known.sum(axis=1), pa.float32())
         metadata = _metadata(unit, first, context.schema).append_column(KNOWN_TOKENS, of_documents)
         for rows in panels(known.shape[0], about.row_group_rows):
             found = document_topics(known[rows], word_topic, prior, threads=inputs.threads)
-            totals += ShareTotals(unconverged=found.unconverged)
+            totals.append(ShareTotals(unconverged=found.unconverged))
             shown = metadata.slice(rows.start, rows.stop - rows.start)
-            file.write(_table(shown, found.shares, about.top))
+            yield _table(shown, found.shares, about.top)
         unknown = tokens - float(known.data.sum(dtype=np.float64))
         wordless = int((np.diff(known.indptr) == 0).sum())
-        totals += ShareTotals(int(known.shape[0]), tokens, unknown, wordless)
+        totals.append(ShareTotals(int(known.shape[0]), tokens, unknown, wordless))
         first += unit.rows
-    return totals
 
 
 def _table(metadata: Any, shares: NDArray[np.float64], top: int | None) -> Any:
@@ -266,10 +256,8 @@ def _table(metadata: Any, shares: NDArray[np.float64], top: int | None) -> Any:
 
 
 def _metadata(unit: WorkUnit, first: int, schema: Any) -> Any:
-    """Read ``document_id`` and metadata of a row group; raise ``InputError`` unless they are as in ``schema``.
-
-    Documents of a corpus without ids are numbered from ``first``.
-    """
+    """Read ``document_id`` and metadata of a row group; raise ``InputError`` unless they are as in ``schema``."""
+    # Documents of a corpus without ids are numbered from ``first``.
     with open_parquet(unit.path, unit.path) as file:
         id_name, names = id_column(file.schema_arrow.names), _metadata_columns(file.schema_arrow)
         read = [*([id_name] if id_name else []), *names]

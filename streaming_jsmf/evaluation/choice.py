@@ -38,6 +38,10 @@ class Measure:
     lower: bool = False
     ratio: bool = False
 
+    def of(self, row: Measures) -> Any:
+        """The value of this measure, or None."""
+        return getattr(row, self.name)
+
     def loss(self, value: float, best: float) -> float:
         """Distance of a value from the best one in units; at least 0."""
         behind = math.log(value / best) if self.ratio else value - best
@@ -53,7 +57,6 @@ MEASURES = (
 )
 
 EIGENGAP = Measure("eigengap", "eigengap")
-
 #: Measures that are displayed.
 COLUMNS = (*MEASURES, EIGENGAP)
 
@@ -80,33 +83,19 @@ def choose(rows: Sequence[Measures]) -> Choice:
     >>> choice.suggested, [round(loss, 1) for loss in choice.losses]
     (10, [2.3, 0.1, 1.6])
     """
-    if not rows:
-        raise ValueError("no number of topics to choose from")
     ordered = tuple(sorted(rows, key=lambda row: row.n_topics))
-    best = {measure.name: _best(ordered, measure) for measure in MEASURES}
-    losses = tuple(sum(_losses(row, best).values()) for row in ordered)
-    place = min(range(len(ordered)), key=lambda i: (losses[i], i))
-    return Choice(ordered, losses, ordered[place].n_topics, _reason(ordered, place, best))
-
-
-def _best(rows: Sequence[Measures], measure: Measure) -> float | None:
-    values: list[float] = [value for row in rows if (value := getattr(row, measure.name)) is not None]
     # A measure that is missing for some K would penalize only the others.
-    if len(values) < len(rows):
-        return None
-    return min(values) if measure.lower else max(values)
+    compared = [measure for measure in MEASURES if None not in map(measure.of, ordered)]
+    best = [(min if measure.lower else max)(map(measure.of, ordered)) for measure in compared]
+    losses = tuple(
+        sum(measure.loss(measure.of(row), top) for measure, top in zip(compared, best, strict=True))
+        for row in ordered
+    )
+    place = min(range(len(ordered)), key=lambda i: (losses[i], i))
+    return Choice(ordered, losses, ordered[place].n_topics, _reason(ordered, place, compared))
 
 
-def _losses(row: Measures, best: Mapping[str, float | None]) -> dict[str, float]:
-    return {
-        measure.name: measure.loss(getattr(row, measure.name), top)
-        for measure in MEASURES
-        if (top := best[measure.name]) is not None
-    }
-
-
-def _reason(rows: Sequence[Measures], place: int, best: Mapping[str, float | None]) -> str:
-    compared = [measure for measure in MEASURES if best[measure.name] is not None]
+def _reason(rows: Sequence[Measures], place: int, compared: Sequence[Measure]) -> str:
     if len(rows) == 1 or not compared:
         return "there is nothing to compare it with"
     said = [f"of {', '.join(measure.title for measure in compared)} together it loses least"]
@@ -122,14 +111,11 @@ def _reason(rows: Sequence[Measures], place: int, best: Mapping[str, float | Non
 
 
 def _against(chosen: Measures, other: Measures, compared: Sequence[Measure]) -> str:
-    losses = [
-        (measure.loss(getattr(other, measure.name), getattr(chosen, measure.name)), measure)
-        for measure in compared
-    ]
+    losses = [(measure.loss(measure.of(other), measure.of(chosen)), measure) for measure in compared]
     worst, measure = max(losses, key=lambda pair: pair[0])
     if worst <= 0:
         return "do as well"
-    values = (number_text(measure, getattr(row, measure.name)) for row in (other, chosen))
+    values = (number_text(measure, measure.of(row)) for row in (other, chosen))
     return f"have {measure.title} {' instead of '.join(values)}"
 
 
@@ -142,11 +128,7 @@ def number_text(measure: Measure, value: float | None) -> str:
 def comparison_table(choice: Choice) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Heading and rows as text: K, the measures, eigengap, loss."""
     rows = [
-        (
-            str(row.n_topics),
-            *(number_text(measure, getattr(row, measure.name)) for measure in COLUMNS),
-            f"{loss:.1f}",
-        )
+        (str(row.n_topics), *(number_text(measure, measure.of(row)) for measure in COLUMNS), f"{loss:.1f}")
         for row, loss in zip(choice.rows, choice.losses, strict=True)
     ]
     return ("topics", *(measure.title for measure in COLUMNS), "loss"), rows
@@ -165,14 +147,7 @@ def fields_of(choice: Choice, missing: Mapping[str, str]) -> dict[str, Any]:
 
 
 def choice_of(fields: Mapping[str, Any]) -> tuple[Choice, dict[str, str]]:
-    """Restore a comparison from ``fields_of``; ``ValueError`` for other values and unknown format versions.
-
-    Examples
-    --------
-    >>> choice = choose([Measures(5, 1500.0, 0.2), Measures(10, 1200.0, 0.2)])
-    >>> choice_of(fields_of(choice, {})) == (choice, {})
-    True
-    """
+    """Restore a comparison from ``fields_of``; ``ValueError`` for other values and unknown format versions."""
     try:
         if fields["format_version"] != 1:
             raise ValueError(f"format version {fields['format_version']!r} is unknown")

@@ -5,19 +5,17 @@ Coherence and NPMI increase if topics repeat each other's words, so report them 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from streaming_jsmf.evaluation.factorization import cooccurrence_among
 from streaming_jsmf.evaluation.inputs import Cooccurrence, SelectedCounts, TopicArrays
 from streaming_jsmf.inference.words import characteristic_words
+from streaming_jsmf.linalg.panels import ratio
 from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Added by gensim to the share of documents that contain both words, in ``u_mass`` and ``c_npmi``.
 GENSIM_SMOOTHING = 1e-12
-
 #: Number of prominent and of characteristic words per topic in MST-Incoherence.
 NODES = 7
 
@@ -47,20 +45,14 @@ def npmi(
     >>> npmi([4, 2], [[4, 1], [1, 2]], 8, [[0, 1]]).tolist()
     [0.0]
     """
-    pairs = _word_pairs(document_frequency, pair_counts, top_words, n_documents)
-    means: Floats = pair_npmi(pairs.together, pairs.first * pairs.second, smoothing).mean(axis=1)
-    return means
+    first, second, together = _word_pairs(document_frequency, pair_counts, top_words, n_documents)
+    return np.asarray(pair_npmi(together, first * second, smoothing).mean(axis=1))
 
 
 def pair_npmi(together: Floats, apart: Floats, smoothing: float = 0.0) -> Floats:
     """NPMI from p_ij and p_i p_j (arrays of one shape), clipped to [-1, 1]; see ``npmi``.
 
     The value is 1 if p_ij = 1, and -1 if p_i p_j <= 0 or, without ``smoothing``, p_ij <= 0.
-
-    Examples
-    --------
-    >>> pair_npmi(np.array([0.25, 0.0, 1.0]), np.array([0.25, 0.25, 1.0])).tolist()
-    [0.0, -1.0, 1.0]
     """
     values = np.full(together.shape, -1.0)
     values[together >= 1.0] = 1.0
@@ -86,9 +78,8 @@ def coherence(
     >>> print(coherence([4, 2], [[4, 1], [1, 2]], [[0, 1]]).round(4).tolist())
     [-0.6931]
     """
-    pairs = _word_pairs(document_frequency, pair_counts, top_words)
-    sums: Floats = np.log((pairs.together + epsilon) / np.maximum(pairs.first, 1.0)).sum(axis=1)
-    return sums
+    first, _, together = _word_pairs(document_frequency, pair_counts, top_words)
+    return np.asarray(np.log((together + epsilon) / np.maximum(first, 1.0)).sum(axis=1))
 
 
 def u_mass(
@@ -101,8 +92,8 @@ def u_mass(
 ) -> Floats:
     """UMass coherence as defined by gensim: mean over pairs of log((p_ij + smoothing) / p_j), (K,).
 
-    As in gensim, a pair counts as 0 if its more probable word j occurs in no document. Arguments and errors are as in
-    ``npmi``, with words in descending order of probability.
+    As in gensim, a pair counts as 0 if its more probable word j occurs in no document. Arguments are as in ``npmi``,
+    with words in descending order of probability.
 
     Examples
     --------
@@ -111,33 +102,19 @@ def u_mass(
     >>> print(u_mass([4, 2], [[4, 1], [1, 2]], 8, [[0, 1]]).round(4).tolist())
     [-1.3863]
     """
-    pairs = _word_pairs(document_frequency, pair_counts, top_words, n_documents)
-    given = pairs.first
-    ratio = np.divide(pairs.together + smoothing, given, out=np.ones_like(given), where=given > 0)
-    means: Floats = np.log(ratio).mean(axis=1)
-    return means
-
-
-class _WordPairs(NamedTuple):
-    """Document shares of the more probable word of each pair, the other word, and both, each (K, pairs)."""
-
-    first: Floats
-    second: Floats
-    together: Floats
+    given, _, together = _word_pairs(document_frequency, pair_counts, top_words, n_documents)
+    return np.asarray(np.log(ratio(together + smoothing, given, 1.0)).mean(axis=1))
 
 
 def _word_pairs(
     document_frequency: ArrayLike, pair_counts: ArrayLike, top_words: ArrayLike, n_documents: int = 1
-) -> _WordPairs:
+) -> tuple[Floats, Floats, Floats]:
+    """Document shares of the more probable word of each pair, the other word, and both, each (K, pairs)."""
     words = np.asarray(top_words, dtype=np.int64)
-    if words.ndim != 2 or words.shape[1] < 2:
-        raise ValueError(f"top_words must be topics x at least two words, not of shape {words.shape}")
-    if n_documents < 1:
-        raise ValueError("shares of documents need at least one document")
     left, right = (words[:, ranks] for ranks in np.triu_indices(words.shape[1], k=1))
     frequency = np.asarray(document_frequency, dtype=np.float64) / n_documents
     counts = np.asarray(pair_counts, dtype=np.float64) / n_documents
-    return _WordPairs(frequency[left], frequency[right], counts[left, right])
+    return frequency[left], frequency[right], counts[left, right]
 
 
 def distinct_share(top_words: ArrayLike) -> float:
@@ -149,8 +126,6 @@ def distinct_share(top_words: ArrayLike) -> float:
     0.75
     """
     words = np.asarray(top_words)
-    if words.size == 0:
-        raise ValueError("top_words is empty")
     return len(np.unique(words)) / words.size
 
 
@@ -205,15 +180,7 @@ def incoherence_in_documents(topics: TopicArrays, counts: SelectedCounts, anchor
 
 
 def spanning_tree_weight(weights: Floats) -> float:
-    """Weight of the minimum spanning tree of a complete graph (n, n), where edges may weigh 0; 0 for n < 2.
-
-    Examples
-    --------
-    A triangle with sides 1, 2 and 0: the sides 0 and 1.
-
-    >>> spanning_tree_weight(np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 0.0], [2.0, 0.0, 0.0]]))
-    1.0
-    """
+    """Weight of the minimum spanning tree of a complete graph (n, n), where edges may weigh 0; 0 for n < 2."""
     if len(weights) < 2:
         return 0.0
     total = 0.0

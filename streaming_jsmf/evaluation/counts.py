@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -44,19 +44,14 @@ from streaming_jsmf.topics.parameters import TopicParameters, ids_of_corpus, mis
 from streaming_jsmf.topics.store import Model
 
 KIND, FORMAT_VERSION = "streaming_jsmf.word_counts", 1
-
 #: Group of a model that contains its counts.
 EVALUATION = "evaluation"
-
 #: Number of hex digits of the corpus fingerprint in the name of its group.
 NAME_DIGITS = 32
-
 #: Number of prominent and of approximate characteristic words counted for each topic.
 COUNTED_PROMINENT, COUNTED_CHARACTERISTIC = 20, 10
-
 #: Arrays of a model that determine what is counted; callers that read counts must load those that the model has.
 COUNTED = ("word", "prominent_words", "characteristic_words", "anchors")
-
 #: Dimensions and meaning of each array.
 _VARIABLES = {
     "selected_words": Variable(("selected",), "word ids that were counted, sorted"),
@@ -74,27 +69,13 @@ _VARIABLES = {
 }
 
 
-@dataclass(frozen=True)
-class StoredCounts(SelectedCounts):
-    """Counts of a corpus for a model; ``n_documents`` excludes documents with fewer than two tokens of its words.
-
-    ``characteristic_words`` (K, ranks) are word ids by the anchor rows, None if not read. ``corpus`` has the JSON
-    values ``path``, ``fingerprint``, ``n_documents`` (all documents) and ``words_found`` (words of the model in the
-    corpus). ``completion`` is None if unknown.
-    """
-
-    characteristic_words: Integers | None = None
-    corpus: Mapping[str, Any] = field(default_factory=dict)
-    completion: Completion | None = None
-
-
 def counts_of(
     path: StorePath,
     model: Model,
     corpus: Corpus,
     execution: Execution | None = None,
     listener: Listener = silent,
-) -> StoredCounts:
+) -> SelectedCounts:
     """Return the stored counts of a corpus, or compute and store them in one pass over the corpus.
 
     It counts words, and completes documents unless the model has no topic prior or no word counts. The same call
@@ -114,9 +95,12 @@ def counts_of(
         with wanted.writing() as found:
             if found is not Found.MADE:
                 sums, completion = count_documents(job, execution, listener)
-                counted = replace(_divided(model, job, sums), completion=completion)
                 mixed = execution is not None and execution.mixed
-                _write_counts(target, counted, model, package_versions(mixed=mixed))
+                made = {"committed": utc_now(), "versions": package_versions(mixed=mixed)}
+                fields = {**_fields(model, job, sums, completion), "made": made}
+                with store_written(target, overwrite=node_exists(target)) as beside:
+                    digests = write_arrays(beside, _divided(model, job, sums), _VARIABLES, compress=True)
+                    create_group(beside, sealed_as(KIND, FORMAT_VERSION, {**fields, "digests": digests}))
     if not is_free(work) or is_left(target):
         with suppress(InputError), sole_writer(target):
             remove_store(work, ignore_errors=True)
@@ -169,30 +153,41 @@ def _scan_settings(model: Model) -> ScanSettings:
     return ScanSettings(**kept)
 
 
-def _divided(model: Model, job: DocumentJob, total: PartialResult) -> StoredCounts:
-    corpus, weight = job.corpus, total.scalars["total_weight"]
-    if not weight > 0:
+def _fields(
+    model: Model, job: DocumentJob, total: PartialResult, completion: Completion | None
+) -> dict[str, Any]:
+    corpus = job.corpus
+    if not total.scalars["total_weight"] > 0:
         raise InputError(
             f"{corpus.root} has no document with two tokens of the model's words; give a corpus with the same kind "
             "of words"
         )
-    # Topics may share a word, whose row was gathered only once.
-    rows = total.arrays["rows"][np.searchsorted(job.arrays["row_words"], representatives(model))] / weight
-    sketch = (total.arrays["sketch"] / weight).astype(np.float32)
-    return StoredCounts(
-        job.arrays["words"],
-        total.arrays["pairs"],
-        int(total.scalars["n_documents"]),
-        rows,
-        RowSketch(sketch, total.arrays["row_sum"] / weight),
-        characteristic_words(rows, model.arrays["prominent_words"].shape[1]),
-        {
+    return {
+        "selection": _selection_digest(model),
+        "corpus": {
             "path": corpus.location,
             "fingerprint": corpus.fingerprint,
             "n_documents": corpus.n_documents,
             "words_found": int(np.count_nonzero(job.arrays["ids"] >= 0)),
         },
-    )
+        "n_documents": int(total.scalars["n_documents"]),
+        # Unlike the counts, which depend only on word lists, the completion depends on the whole model.
+        "completion": completion and {"model": model.provenance.get("fingerprint"), **asdict(completion)},
+    }
+
+
+def _divided(model: Model, job: DocumentJob, total: PartialResult) -> dict[str, NDArray[Any]]:
+    weight = total.scalars["total_weight"]
+    # Topics may share a word, whose row was gathered only once.
+    rows = total.arrays["rows"][np.searchsorted(job.arrays["row_words"], representatives(model))] / weight
+    return {
+        "selected_words": job.arrays["words"],
+        "document_pairs": total.arrays["pairs"],
+        "anchor_rows": rows,
+        "characteristic_words": characteristic_words(rows, model.arrays["prominent_words"].shape[1]),
+        "sketch": (total.arrays["sketch"] / weight).astype(np.float32),
+        "row_sum": total.arrays["row_sum"] / weight,
+    }
 
 
 def counts_path(model: StorePath, corpus_fingerprint: str) -> StorePath:
@@ -203,30 +198,6 @@ def _selection_digest(model: Model) -> str:
     """Digest of the vocabulary, word lists and anchors that the counts of a model depend on."""
     names = [name for name in COUNTED if name in model.arrays]
     return fingerprint({name: digest(model.arrays[name]).sha256 for name in names})
-
-
-def _write_counts(path: StorePath, counts: StoredCounts, model: Model, versions: dict[str, str]) -> None:
-    arrays: dict[str, NDArray[Any] | None] = {
-        "selected_words": counts.words,
-        "document_pairs": counts.pairs,
-        "anchor_rows": counts.anchor_rows,
-        "characteristic_words": counts.characteristic_words,
-    }
-    if counts.sketch is not None:
-        arrays |= {"sketch": counts.sketch.products, "row_sum": counts.sketch.row_sum}
-    present = {name: values for name, values in arrays.items() if values is not None}
-    # Unlike the counts, which depend only on word lists, the completion depends on the whole model.
-    of_model = {"model": model.provenance.get("fingerprint")}
-    with store_written(path, overwrite=node_exists(path)) as beside:
-        attributes = {
-            "selection": _selection_digest(model),
-            "corpus": dict(counts.corpus),
-            "n_documents": counts.n_documents,
-            "completion": None if counts.completion is None else {**of_model, **asdict(counts.completion)},
-            "made": {"committed": utc_now(), "versions": versions},
-            "digests": write_arrays(beside, present, _VARIABLES, compress=True),
-        }
-        create_group(beside, sealed_as(KIND, FORMAT_VERSION, attributes))
 
 
 def _create_evaluation_group(model: StorePath) -> None:
@@ -242,7 +213,7 @@ def _create_evaluation_group(model: StorePath) -> None:
 
 def read_counts(
     model_path: StorePath, model: Model, corpus_fingerprint: str, names: tuple[str, ...] | None = None
-) -> StoredCounts | None:
+) -> SelectedCounts | None:
     """Read the stored counts of a corpus, or return None if they are missing or for other words.
 
     ``names`` are the arrays to read, None for all; others are empty or None. Raises ``StoreError``, naming the array,
@@ -264,7 +235,7 @@ def read_counts(
     completion = dict(attributes.get("completion") or {})
     of_this_model = completion.pop("model", None) == model.provenance.get("fingerprint")
     empty = np.zeros(0, dtype=np.int64)
-    return StoredCounts(
+    return SelectedCounts(
         arrays.get("selected_words", empty),
         arrays.get("document_pairs", empty.reshape(0, 0)),
         int(attributes["n_documents"]),
@@ -292,7 +263,7 @@ def training_fingerprint(model: Model) -> str | None:
     return str(corpora[0])
 
 
-def is_training_corpus(model: Model, counts: StoredCounts) -> bool:
+def is_training_corpus(model: Model, counts: SelectedCounts) -> bool:
     """Whether the counted documents are those that the model was fitted to.
 
     The number of documents is compared, too, because shards of a corpus with the same fingerprint may have been lost.
@@ -305,7 +276,7 @@ def is_training_corpus(model: Model, counts: StoredCounts) -> bool:
 
 def read_training_counts(
     model_path: StorePath, model: Model, names: tuple[str, ...] | None = None
-) -> StoredCounts | None:
+) -> SelectedCounts | None:
     """Read the stored counts of the training corpus, or None; arguments and errors are as in ``read_counts``."""
     corpus = training_fingerprint(model)
     counts = None if corpus is None else read_counts(model_path, model, corpus, names)

@@ -15,13 +15,8 @@ from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.vocabulary import word_ids
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, StreamingJSMFError, option
-from streaming_jsmf.evaluation.counts import (
-    StoredCounts,
-    counts_of,
-    is_training_corpus,
-    read_training_counts,
-)
-from streaming_jsmf.evaluation.inputs import Cooccurrence, TopicArrays
+from streaming_jsmf.evaluation.counts import counts_of, is_training_corpus, read_training_counts
+from streaming_jsmf.evaluation.inputs import Cooccurrence, SelectedCounts, TopicArrays
 from streaming_jsmf.evaluation.metrics import Unavailable, evaluate_topics
 from streaming_jsmf.evaluation.verdicts import (
     Frequency,
@@ -46,24 +41,14 @@ from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
 
 #: Version of the result of ``evaluate``, whose schema is ``docs/schemas/evaluate.schema.json``.
 FORMAT_VERSION = 1
-
 #: Default number of words of each topic in the result.
 LISTED_WORDS = 10
 
 
 #: Arrays of every engine, and those of some engines.
 NEEDED = ("word", "word_topic", "prominent_words")
-OPTIONAL = (
-    "alpha",
-    "anchors",
-    "characteristic_words",
-    "document_frequency",
-    "rectified",
-    "row_sum",
-    "term_count",
-    "topic_probability",
-    "topic_topic",
-)
+OPTIONAL: tuple[str, ...] = ("alpha", "anchors", "characteristic_words", "document_frequency", "rectified")
+OPTIONAL += ("row_sum", "term_count", "topic_probability", "topic_topic")
 
 
 @takes(EvaluationRequest, Execution)
@@ -92,7 +77,7 @@ def evaluate(
     path = model_path(model)
     wanted = settings_of("request", EvaluationRequest, request, options)
     execution = settings_of("execution", Execution, execution, options)
-    topics = read_topics(path)
+    topics = read_model(path, NEEDED, OPTIONAL)
     inputs, reasons = _gather(path, topics, wanted, execution, listener)
     with single_blas_thread():
         metrics, missing = evaluate_topics(topic_arrays(topics), reasons=reasons, **inputs)
@@ -105,7 +90,12 @@ def evaluate(
         "n_topics": int(n_topics),
         "n_words": int(n_words),
         "moments": None if moments is None else str(moments.path),
-        "corpus": None if counts is None else _corpus_fields(topics, counts),
+        "corpus": counts
+        and {
+            **counts.corpus,
+            "n_documents_counted": counts.n_documents,
+            "training": is_training_corpus(topics, counts),
+        },
         "truth": None if wanted.truth is None else str(wanted.truth),
         "metrics": metrics,
         "missing": missing,
@@ -125,14 +115,13 @@ def _gather(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     found: dict[str, Any] = {"seed": request.seed}
     reasons: dict[str, str] = {}
-    threads = execution.threads_here
 
     def given(name: str) -> Any:
         if name in reasons:
             raise Unavailable(reasons[name])
         return found[name]
 
-    def counts() -> StoredCounts:
+    def counts() -> SelectedCounts:
         if request.corpus is not None:
             return counts_of(path, model, open_corpus(request.corpus), execution, listener)
         if (stored := read_training_counts(path, model)) is None:
@@ -149,7 +138,7 @@ def _gather(
         "completion": lambda: completion_of(model, given("counts")),
         "cooccurrence": lambda: cooccurrence_of(given("moments")),
         "replicas": lambda: replicas_of(
-            model, given("moments"), request.replicas, request.seed, threads, listener
+            model, given("moments"), request.replicas, request.seed, execution.threads_here, listener
         ),
     }
     for name, find in steps.items():
@@ -158,7 +147,9 @@ def _gather(
         except Unavailable as reason:
             reasons[name] = str(reason)
     if {"counts", "cooccurrence"} <= found.keys():
-        found["counts"] = without_sketch_of(found["moments"], found["counts"])
+        corpora = [each.fingerprint for each in found["moments"].manifest.corpora]
+        if found["moments"].settings.exact and corpora == [found["counts"].corpus["fingerprint"]]:
+            found["counts"] = replace(found["counts"], sketch=None)  # nothing is estimated
     return found, reasons
 
 
@@ -179,16 +170,8 @@ def _doubtful_topics(model: Model, npmi: Sequence[float] | None) -> list[str]:
     return [doubt(topic, name, reasons) for topic, (name, reasons) in rows if reasons]
 
 
-def _corpus_fields(model: Model, counts: StoredCounts) -> dict[str, Any]:
-    return {
-        **counts.corpus,
-        "n_documents_counted": counts.n_documents,
-        "training": is_training_corpus(model, counts),
-    }
-
-
 def _topic_rows(
-    model: Model, counts: StoredCounts | None, metrics: Mapping[str, Any], words: int
+    model: Model, counts: SelectedCounts | None, metrics: Mapping[str, Any], words: int
 ) -> list[dict[str, Any]]:
     """Each topic with its words; characteristic words use exact rows if the training corpus was counted."""
     vocabulary, arrays = model.arrays["word"], model.arrays
@@ -213,21 +196,13 @@ def _topic_rows(
     return rows
 
 
-def read_topics(path: StorePath) -> Model:
-    """Read the arrays of a model that metrics need; errors as ``read_model``."""
-    return read_model(path, NEEDED, OPTIONAL)
-
-
 def topic_arrays(model: Model) -> TopicArrays:
     """The arrays of a model of any engine, with the unigram distribution from the most direct array it has."""
     arrays = model.arrays
-    if "term_count" in arrays:
-        mass = arrays["term_count"]
-    elif "row_sum" in arrays:
-        mass = arrays["row_sum"]
-    elif "topic_probability" in arrays:
+    mass = arrays.get("term_count", arrays.get("row_sum"))
+    if mass is None and "topic_probability" in arrays:
         mass = arrays["word_topic"] @ arrays["topic_probability"]
-    else:
+    elif mass is None:
         mass = arrays["word_topic"].mean(axis=1)
     optional = ("topic_topic", "topic_probability", "anchors", "rectified")
     return TopicArrays(
@@ -288,14 +263,7 @@ def cooccurrence_of(moments: Moments) -> Cooccurrence:
     return Cooccurrence(half.astype(np.float32), np.zeros(len(moments.words)), moments.row_sum)
 
 
-def without_sketch_of(moments: Moments, counts: StoredCounts) -> StoredCounts:
-    """The counts without a sketch of C if the moments have the whole C of the same corpus: nothing is estimated."""
-    corpora = [entry.fingerprint for entry in moments.manifest.corpora]
-    exact = moments.settings.exact and corpora == [counts.corpus["fingerprint"]]
-    return replace(counts, sketch=None) if exact else counts
-
-
-def completion_of(model: Model, counts: StoredCounts) -> Completion:
+def completion_of(model: Model, counts: SelectedCounts) -> Completion:
     """How well the topics predict the counted documents; raises ``Unavailable`` if they cannot."""
     if counts.completion is None:
         missing = missing_parameter(model)
@@ -332,18 +300,12 @@ def truth_of(corpus: Any, model: Model) -> Floats:
             f"{corpus}: the model has none of the words of {np.count_nonzero(mass <= 0)} of the {mass.size} true "
             "topics; give the corpus that the model was made of"
         )
-    normalized: Floats = topics / mass
-    return normalized
+    return np.asarray(topics / mass)
 
 
 @single_blas_thread()
 def replicas_of(
-    model: Model,
-    moments: Moments,
-    count: int,
-    seed: int,
-    threads: int,
-    listener: Listener = silent,
+    model: Model, moments: Moments, count: int, seed: int, threads: int, listener: Listener = silent
 ) -> list[NDArray[np.float64]]:
     """Topics (N, K) of ``count`` models inferred from bootstrap samples of the kept partitions. No scan.
 

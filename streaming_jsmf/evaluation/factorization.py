@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.evaluation.inputs import Cooccurrence, Estimate, RowSketch, TopicArrays
+from streaming_jsmf.evaluation.inputs import Cooccurrence, RowSketch, TopicArrays
 from streaming_jsmf.evaluation.topic_shape import topic_given_word
-from streaming_jsmf.linalg.panels import gram, panels
+from streaming_jsmf.linalg.panels import gram, panels, ratio
+from streaming_jsmf.linalg.probes import Estimate
 from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Entries of the rows of a counted C that are compared at a time.
@@ -32,22 +33,13 @@ class FactorizationErrors:
     relative_approximation: float | Estimate | None = None
 
 
-class _Sizes(NamedTuple):
-    """||C||_F^2, ||C-bar||_F^2, Recovery, and the square of Approximation, None without A."""
-
-    norm: float
-    row_norm: float
-    recovery: float
-    approximation: float | None
-
-
 def factorization_errors(topics: TopicArrays, cooccurrence: Cooccurrence) -> FactorizationErrors:
     """Recovery and Approximation, absolute and relative, without a pass over the documents.
 
     Exact if C was counted. Otherwise C is represented by F F' - D' with D' = min(D, |F_i|^2), because truncating the
     factor to L columns would otherwise make the diagonal negative, in O(N L^2) time. Truncation also removes
     off-diagonal noise of rare words, so Recovery is underestimated; the other errors are exact up to rounding. Words
-    that never occur (u = 0) are omitted. Raises ``ValueError`` if the vocabularies differ.
+    that never occur (u = 0) are omitted.
 
     Examples
     --------
@@ -62,16 +54,11 @@ def factorization_errors(topics: TopicArrays, cooccurrence: Cooccurrence) -> Fac
     >>> print(f"{errors.recovery:.4f} {errors.relative_recovery:.4f} {errors.approximation:.4f}")
     0.7071 0.5000 0.5000
     """
-    if len(cooccurrence.factor) != len(topics.word_topic):
-        raise ValueError(f"{len(cooccurrence.factor)} words in C, {len(topics.word_topic)} in the model")
-    counted = cooccurrence.counted
-    sizes = (
-        _of_factor(topics, cooccurrence)
-        if counted is None
-        else _of_counted(topics, counted, cooccurrence.row_sum)
-    )
-    found = _errors(np.array([sizes.recovery, sizes.row_norm, sizes.norm, sizes.approximation or 0.0]))
-    return FactorizationErrors(*found[: 2 if sizes.approximation is None else 4].tolist())
+    if (counted := cooccurrence.counted) is None:
+        sizes = _of_factor(topics, cooccurrence)
+    else:
+        sizes = _of_counted(topics, counted, cooccurrence.row_sum)
+    return FactorizationErrors(*_errors(sizes)[: 2 if topics.topic_topic is None else 4].tolist())
 
 
 def kept_diagonal(factor: Floats, diagonal: Floats) -> Floats:
@@ -99,9 +86,9 @@ def cooccurrence_among(cooccurrence: Cooccurrence, words: Integers) -> Floats:
     return chosen @ chosen.T - np.diag(kept_diagonal(chosen, cooccurrence.diagonal[words]))
 
 
-def _of_counted(topics: TopicArrays, C: Floats, row_sum: Floats) -> _Sizes:
-    """By the definitions, from blocks of rows of C."""
-    A, B, scale = topics.topic_topic, topics.word_topic, _inverse(row_sum)
+def _of_counted(topics: TopicArrays, C: Floats, row_sum: Floats) -> Floats:
+    """Recovery, and the squares of ||C-bar||_F, ||C||_F and Approximation (0 without A), from blocks of rows of C."""
+    A, B, scale = topics.topic_topic, topics.word_topic, ratio(1.0, row_sum)
     anchors = C[topics.representatives] * scale[topics.representatives, None]
     explained = None if A is None else A @ B.T
     squares, distance = np.zeros(3), 0.0
@@ -111,9 +98,8 @@ def _of_counted(topics: TopicArrays, C: Floats, row_sum: Floats) -> _Sizes:
         distance += float(np.linalg.norm(residual[scale[rows] > 0], axis=1).sum())
         rest = np.zeros(0) if explained is None else C[rows] - B[rows] @ explained
         squares += [np.vdot(part, part) for part in (C[rows], normalized, rest)]
-    norm, row_norm, approximation = squares.tolist()
-    recovery = distance / max(int((scale > 0).sum()), 1)
-    return _Sizes(norm, row_norm, recovery, None if A is None else approximation)
+    norm, row_norm, approximation = squares
+    return np.array([distance / max(int((scale > 0).sum()), 1), row_norm, norm, approximation])
 
 
 class _Rows(NamedTuple):
@@ -133,15 +119,15 @@ class _Rows(NamedTuple):
 def _rows(cooccurrence: Cooccurrence, words: slice | Integers, inner: Floats) -> _Rows:
     """Rows of C-bar of the words; ``inner`` is F'F (L, L)."""
     f = cooccurrence.factor[words].astype(np.float64)
-    d, scale = kept_diagonal(f, cooccurrence.diagonal[words]), _inverse(cooccurrence.row_sum[words])
+    d, scale = kept_diagonal(f, cooccurrence.diagonal[words]), ratio(1.0, cooccurrence.row_sum[words])
     image = f @ inner
     squares = _rows_dot(f, image) - 2.0 * d * _rows_dot(f, f) + d**2
     row = f * scale[:, None]
     return _Rows(row, image * scale[:, None], row * d[:, None], d * scale, np.maximum(squares, 0.0))
 
 
-def _of_factor(topics: TopicArrays, cooccurrence: Cooccurrence) -> _Sizes:
-    """In one pass over the rows of F, and one for Approximation."""
+def _of_factor(topics: TopicArrays, cooccurrence: Cooccurrence) -> Floats:
+    """The numbers of ``_of_counted`` in one pass over the rows of F, and one for Approximation."""
     norm = row_norm = distance = 0.0
     words = topics.representatives
     inner = gram(cooccurrence.factor)
@@ -154,10 +140,10 @@ def _of_factor(topics: TopicArrays, cooccurrence: Cooccurrence) -> _Sizes:
         shares = topic_given_word(topics, panel)
         own = np.arange(panel.start, panel.stop)[:, None] == words
         norm += float(rows.squares.sum())
-        row_norm += float((rows.squares * _inverse(u) ** 2).sum())
+        row_norm += float((rows.squares * ratio(1.0, u) ** 2).sum())
         distance += float(np.sqrt(_squared_distances(rows, anchors, shares, own, same))[u > 0].sum())
-    occurring = int((cooccurrence.row_sum > 0).sum())
-    return _Sizes(norm, row_norm, distance / max(occurring, 1), _approximation(topics, cooccurrence, norm))
+    recovery = distance / max(int((cooccurrence.row_sum > 0).sum()), 1)
+    return np.array([recovery, row_norm, norm, _approximation(topics, cooccurrence, norm)])
 
 
 def _squared_distances(
@@ -174,10 +160,10 @@ def _squared_distances(
     return np.maximum(_rows_dot(g, image) - 2.0 * _rows_dot(g, pull) + delta, 0.0)
 
 
-def _approximation(topics: TopicArrays, cooccurrence: Cooccurrence, squared_norm: float) -> float | None:
+def _approximation(topics: TopicArrays, cooccurrence: Cooccurrence, squared_norm: float) -> float:
     A, B = topics.topic_topic, topics.word_topic
     if A is None:
-        return None
+        return 0.0
     outer = gram(cooccurrence.factor, B)
     products = float(((outer.T @ outer) * A).sum())
     for rows in panels(len(B)):
@@ -195,7 +181,7 @@ def estimated_errors(
     The products C G of ``sketch`` estimate norms: for standard normal g, E |r'g| = sqrt(2 / pi) ||r|| and E||X g||^2 =
     ||X||_F^2. The same norms of F F' - D' are known exactly and serve as control variates, so standard errors decrease
     as ``cooccurrence`` approaches the C of the sketch. Words that do not occur in the sketched documents, training or
-    held-out, are omitted from Recovery. Raises ``ValueError`` if the vocabularies differ.
+    held-out, are omitted from Recovery.
 
     Examples
     --------
@@ -210,12 +196,9 @@ def estimated_errors(
     >>> abs(errors.approximation.value - 0.5) < 3 * errors.approximation.standard_error < 0.02
     True
     """
-    if len(sketch.products) != len(topics.word_topic):
-        raise ValueError(f"{len(sketch.products)} words in the sketch, {len(topics.word_topic)} in the model")
     recovery, exact, near = _products(topics, cooccurrence, sketch)
-    known = _of_factor(topics, cooccurrence)
-    squares = (known.row_norm, known.norm, known.approximation or 0.0)
-    samples = np.vstack([recovery, *map(_control_variate, exact, near, squares)])
+    known = _of_factor(topics, cooccurrence)[1:].tolist()
+    samples = np.vstack([recovery, *map(_control_variate, exact, near, known)])
     width = samples.shape[1]
     # Column j: means over all probes except the j-th.
     without = (samples.sum(axis=1, keepdims=True) - samples) / (width - 1)
@@ -231,7 +214,7 @@ def _products(
 ) -> tuple[Floats, Floats, Floats]:
     """Per probe g: Recovery (s,), and |X g|^2 (3, s) for X = C-bar, C, C - B A B'; for documents and factor."""
     probes, words, A = sketch.probes, topics.representatives, topics.topic_topic
-    scale, near_scale = _inverse(sketch.row_sum), _inverse(cooccurrence.row_sum)
+    scale, near_scale = ratio(1.0, sketch.row_sum), ratio(1.0, cooccurrence.row_sum)
     inner, explained = gram(cooccurrence.factor, probes), gram(topics.word_topic, probes)
     explained = np.zeros_like(explained) if A is None else A @ explained
     anchors = sketch.products[words] * scale[words, None]
@@ -262,16 +245,7 @@ def _control_variate(exact: Floats, near: Floats, known: float) -> Floats:
 def _errors(means: Floats) -> Floats:
     """The four errors from Recovery and the squares of ||C-bar||_F, ||C||_F and Approximation."""
     recovery, (row_norm, norm, approximation) = means[0], np.sqrt(np.maximum(means[1:], 0.0))
-    return np.array([recovery, _ratio(recovery, row_norm), approximation, _ratio(approximation, norm)])
-
-
-def _inverse(sums: Floats) -> Floats:
-    return _ratio(np.ones_like(sums), sums)
-
-
-def _ratio(values: Floats, sizes: Floats) -> Floats:
-    ratio: Floats = np.divide(values, sizes, out=np.zeros_like(values), where=sizes > 0)
-    return ratio
+    return np.array([recovery, ratio(recovery, row_norm), approximation, ratio(approximation, norm)])
 
 
 def _rows_dot(left: Floats, right: Floats) -> Floats:

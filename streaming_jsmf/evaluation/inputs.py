@@ -3,36 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.inference.perplexity import Completion
 from streaming_jsmf.linalg.probes import gaussian_probes
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers
 
 #: Default number of probes s: standard errors of a few percent, using 8 N s bytes.
 SKETCH_PROBES = 64
-
 #: Makes these probes independent of all others.
 SKETCH_LABEL = "evaluation"
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A Monte Carlo estimate and its standard error, which is None for a single sample."""
-
-    value: float
-    standard_error: float | None
-
-
-@dataclass(frozen=True)
 class TopicArrays:
-    """A model with N words and K topics; missing arrays are None. Raises ``ValueError`` if shapes do not match.
+    """A model with N words and K topics; missing arrays are None.
 
-    Attributes
-    ----------
     word_topic : B, (N, K), p(word | topic); columns sum to 1
     top_words : (K, n) ids of the most probable words in descending order; n >= 10 if N >= 10
     word_probability : (N,) unigram distribution of the training corpus
@@ -49,19 +39,6 @@ class TopicArrays:
     topic_probability: Floats | None = None
     anchors: Integers | None = None
     rectified: Floats | None = None
-
-    def __post_init__(self) -> None:
-        if self.word_topic.ndim != 2 or 0 in self.word_topic.shape:
-            raise ValueError(f"word_topic has the shape {self.word_topic.shape}; words x topics are needed")
-        n_words, n_topics = self.word_topic.shape
-        _require_shape("word_probability", self.word_probability, (n_words,))
-        _require_shape("topic_topic", self.topic_topic, (n_topics, n_topics))
-        _require_shape("topic_probability", self.topic_probability, (n_topics,))
-        _require_shape("anchors", self.anchors, (n_topics,))
-        if self.rectified is not None:
-            _require_shape("rectified", self.rectified, (n_words, self.rectified.shape[-1]))
-        if self.top_words.ndim != 2 or len(self.top_words) != n_topics or self.top_words.shape[1] == 0:
-            raise ValueError(f"top_words has the shape {self.top_words.shape}; topics x words are needed")
 
     @property
     def representatives(self) -> Integers:
@@ -82,12 +59,6 @@ class Cooccurrence:
     row_sum: Floats
     counted: Floats | None = None
 
-    def __post_init__(self) -> None:
-        n_words = len(self.factor)
-        _require_shape("factor", self.factor, (n_words, self.factor.shape[-1]))
-        _require_shape("diagonal", self.diagonal, (n_words,))
-        _require_shape("row_sum", self.row_sum, (n_words,))
-
 
 @dataclass(frozen=True)
 class RowSketch:
@@ -100,11 +71,6 @@ class RowSketch:
     products: FloatArray
     row_sum: Floats
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.products.ndim != 2 or self.products.shape[1] < 2:
-            raise ValueError(f"the sketch has the shape {self.products.shape}; words x at least 2 are needed")
-        _require_shape("row_sum", self.row_sum, (len(self.products),))
 
     @property
     def probes(self) -> NDArray[np.float32]:
@@ -123,15 +89,17 @@ def sketch_probes(n_words: int, width: int = SKETCH_PROBES, seed: int = 0) -> ND
 
 @dataclass(frozen=True)
 class SelectedCounts:
-    """Counts of P selected words in one scan of a training or held-out corpus; additive over documents.
+    """Counts of P selected words in one scan of a training or held-out corpus, for a model.
 
-    Attributes
-    ----------
     words : (P,) ascending word ids, including the top, representative and characteristic words of the model
     pairs : (P, P) number of documents with both words; the diagonal is the document frequency
-    n_documents : number of all documents
+    n_documents : number of documents with two tokens or more of the model's words
     anchor_rows : (K, N) exact rows of C of ``TopicArrays.representatives``, divided by the total weight
     sketch : sketch of C; if given, Recovery and Approximation refer to its documents and are estimated
+    characteristic_words : (K, ranks) word ids by the anchor rows
+    corpus : JSON values ``path``, ``fingerprint``, ``n_documents`` (all documents) and ``words_found`` (words of the
+        model in the corpus)
+    completion : None if unknown
     """
 
     words: Integers
@@ -139,13 +107,9 @@ class SelectedCounts:
     n_documents: int
     anchor_rows: Floats | None = None
     sketch: RowSketch | None = None
-
-    def __post_init__(self) -> None:
-        if self.words.ndim != 1 or bool((np.diff(self.words) <= 0).any()):
-            raise ValueError("words must be distinct ids in ascending order")
-        _require_shape("pairs", self.pairs, (self.words.size, self.words.size))
-        if self.n_documents < 1:
-            raise ValueError("counts of selected words need at least one document")
+    characteristic_words: Integers | None = None
+    corpus: Mapping[str, Any] = field(default_factory=dict)
+    completion: Completion | None = None
 
     def positions(self, ids: Integers) -> Integers:
         """Positions of word ids in ``words``, in the same shape; raises ``ValueError`` if a word was not counted."""
@@ -162,8 +126,3 @@ def lookup(metrics: Mapping[str, Any], path: str) -> Any:
     for key in path.split("."):
         value = None if value is None else value.get(key)
     return value
-
-
-def _require_shape(name: str, array: NDArray[np.generic] | None, expected: tuple[int, ...]) -> None:
-    if array is not None and array.shape != expected:
-        raise ValueError(f"{name} has the shape {array.shape}; {expected} is needed")

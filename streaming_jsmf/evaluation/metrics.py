@@ -15,23 +15,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaming_jsmf.evaluation import coherence, topic_shape
-from streaming_jsmf.evaluation.factorization import (
-    cooccurrence_rows,
-    estimated_errors,
-    factorization_errors,
-)
-from streaming_jsmf.evaluation.inputs import Estimate, SelectedCounts, TopicArrays, lookup
-from streaming_jsmf.evaluation.matching import recovery_error, stability
-from streaming_jsmf.evaluation.volume import anchor_points, log_relative_volume
+from streaming_jsmf.evaluation.factorization import cooccurrence_rows, estimated_errors, factorization_errors
+from streaming_jsmf.evaluation.inputs import SelectedCounts, TopicArrays, lookup
+from streaming_jsmf.evaluation.topic_shape import recovery_error, stability
 from streaming_jsmf.inference.perplexity import Completion
+from streaming_jsmf.linalg.probes import Estimate
 from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Number of top words in NPMI, UMass and the distinct share.
 TOP_WORDS = 10
-
 #: Name of a coherence -> its epsilon and largest number of top words in the paper.
 COHERENCES = {"mimno_2011": (1.0, 10), "jsmf_2015": (0.01, 20), "softclique": (1e-8, 10)}
-
 #: Reason for a metric that is missing although its inputs are there.
 UNDEFINED = "not defined for these topics"
 
@@ -61,10 +55,10 @@ class MetricInputs(SimpleNamespace):
 
     def log_relative_volume(self) -> Estimate | None:
         """``log_relative_volume`` of the representatives; None if their hull has no volume."""
-        points = anchor_points(self.topics, self.anchor_rows)
+        points = topic_shape.anchor_points(self.topics, self.anchor_rows)
         if points is None:
             return None
-        return log_relative_volume(points, len(self.word_topic), seed=self.seed)
+        return topic_shape.log_relative_volume(points, len(self.word_topic), seed=self.seed)
 
 
 #: Inputs of metrics, besides the arrays of ``TopicArrays``.
@@ -113,18 +107,15 @@ def _metric(
 #: In the order in which they are displayed.
 METRICS = (
     _metric("npmi", "higher", "top 10 words occur in the same documents; from -1 to 1",
-            "top_words counts", "Lau, Newman and Baldwin 2014",
-            lambda of: of.of_top_words["npmi"]),
+            "top_words counts", "Lau, Newman and Baldwin 2014", lambda of: of.of_top_words["npmi"]),
     _metric("distinct_share", "higher", "top 10 words that no other topic repeats; read it with npmi",
-            "top_words", "Dieng, Ruiz and Blei 2020",
-            lambda of: coherence.distinct_share(of.top_words[:, :TOP_WORDS])),
+            "top_words", "Dieng, Ruiz and Blei 2020", lambda of: coherence.distinct_share(of.top_words[:, :TOP_WORDS])),
     Metric("perplexity", ("completion",), "Wallach et al. 2009", lambda of: perplexity_fields(of.completion), (
         Shown("perplexity.model", "lower", "equally likely words; half a document predicts the other"),
         Shown("perplexity.unigram", "-", "the same from word frequencies alone"),
         Shown("perplexity.tokens_without_mass", "lower", "share of these tokens whose word no topic has"))),
     _metric("u_mass", "higher", "a top word occurs where a more frequent one does; at most 0",
-            "top_words counts", "gensim",
-            lambda of: of.of_top_words["u_mass"]),
+            "top_words counts", "gensim", lambda of: of.of_top_words["u_mass"]),
     Metric("coherence", ("top_words", "counts"), "Mimno et al. 2011", lambda of: of.of_top_words["coherence"], (
         Shown("coherence.mimno_2011", "higher", "sum over pairs of the top 10 words, epsilon 1"),
         Shown("coherence.jsmf_2015", "higher", "the same of the top 20 words, epsilon 0.01"),
@@ -136,56 +127,42 @@ METRICS = (
             "topics cooccurrence", "LR-JSMF 2021, section 5",
             lambda of: _per_topic(coherence.incoherence_in_cooccurrence(of.topics, of.cooccurrence, of.anchor_rows))),
     _metric("specificity.2015", "higher", "topics unlike the whole corpus, by its tokens; nats",
-            "word_topic", "JSMF 2015",
-            lambda of: topic_shape.specificity(of.word_topic, of.word_probability)),
+            "word_topic", "JSMF 2015", lambda of: topic_shape.specificity(of.word_topic, of.word_probability)),
     _metric("specificity.2021", "higher", "the same by the row sums of the co-occurrence matrix",
             "word_topic cooccurrence", "LR-JSMF 2021, section 5",
             lambda of: topic_shape.specificity(of.word_topic, of.cooccurrence.row_sum)),
     _metric("dissimilarity", "higher", "words among the top 20 that no other topic lists",
-            "top_words", "JSMF 2015",
-            lambda of: topic_shape.dissimilarity(of.top_words)),
+            "top_words", "JSMF 2015", lambda of: topic_shape.dissimilarity(of.top_words)),
     _metric("recovery", "lower", "distance of words from their mixtures of anchors",
-            "topics cooccurrence", "JSMF 2015",
-            lambda of: of.factorization["recovery"]),
+            "topics cooccurrence", "JSMF 2015", lambda of: of.factorization["recovery"]),
     _metric("relative_recovery", "lower", "the same, relative to the matrix",
-            "topics cooccurrence", "LR-JSMF 2021, section 5",
-            lambda of: of.factorization["relative_recovery"]),
+            "topics cooccurrence", "LR-JSMF 2021, section 5", lambda of: of.factorization["relative_recovery"]),
     _metric("approximation", "lower", "co-occurrence that the topics do not explain",
-            "topic_topic topics cooccurrence", "JSMF 2015",
-            lambda of: of.factorization["approximation"]),
+            "topic_topic topics cooccurrence", "JSMF 2015", lambda of: of.factorization["approximation"]),
     _metric("relative_approximation", "lower", "the same, relative to the matrix",
             "topic_topic topics cooccurrence", "LR-JSMF 2021, section 5",
             lambda of: of.factorization["relative_approximation"]),
     _metric("dominancy", "-", "topics that occur alone; 1 if no two occur together",
-            "topic_topic", "JSMF 2015",
-            lambda of: topic_shape.dominancy(of.topic_topic)),
+            "topic_topic", "JSMF 2015", lambda of: topic_shape.dominancy(of.topic_topic)),
     _metric("relative_dominancy", "-", "the same, as in the paper of 2021",
-            "topic_topic", "LR-JSMF 2021, section 5",
-            lambda of: topic_shape.relative_dominancy(of.topic_topic)),
+            "topic_topic", "LR-JSMF 2021, section 5", lambda of: topic_shape.relative_dominancy(of.topic_topic)),
     _metric("log_relative_volume", "higher", "hull of the anchors relative to random hulls",
-            "topics hull", "LR-JSMF 2021, section 5",
-            lambda of: _estimate(of.log_relative_volume())),
+            "topics hull", "LR-JSMF 2021, section 5", lambda of: _estimate(of.log_relative_volume())),
     _metric("recovery_error", "lower", "L1 distance to the true topics; from 0 to 2",
-            "word_topic truth", "STOD 2014, section 6.1",
-            lambda of: recovery_error(of.word_topic, of.truth)),
+            "word_topic truth", "STOD 2014, section 6.1", lambda of: recovery_error(of.word_topic, of.truth)),
     _metric("stability", "higher", "agreement with topics of resampled partitions; from 0 to 1",
-            "word_topic replicas", "",
-            lambda of: _estimate(stability(of.word_topic, of.replicas))),
+            "word_topic replicas", "", lambda of: _estimate(stability(of.word_topic, of.replicas))),
     _metric("effective_topics", "near K", "number of topics that make up the corpus",
-            "topic_probability", "Hill 1973",
-            lambda of: topic_shape.effective_topics(of.topic_probability)),
+            "topic_probability", "Hill 1973", lambda of: topic_shape.effective_topics(of.topic_probability)),
     _metric("hoyer_sparsity", "-", "few words make up a topic; from 0 to 1",
-            "word_topic", "Hoyer 2004",
-            lambda of: topic_shape.hoyer_sparsity(of.word_topic)),
+            "word_topic", "Hoyer 2004", lambda of: topic_shape.hoyer_sparsity(of.word_topic)),
     _metric("legality", "near 1", "sum of the topic correlations",
-            "topic_topic", "code of JSMF",
-            lambda of: float(of.topic_topic.sum())),
+            "topic_topic", "code of JSMF", lambda of: float(of.topic_topic.sum())),
     _metric("validity", "lower", "bits between topic shares by correlations and by words",
             "topic_topic topic_probability", "code of JSMF",
             lambda of: topic_shape.validity(of.topic_topic, of.topic_probability)),
     _metric("entropy", "-", "words that belong to many topics; from 0 to 1",
-            "topics", "code of JSMF",
-            lambda of: topic_shape.word_entropy(of.topics)),
+            "topics", "code of JSMF", lambda of: topic_shape.word_entropy(of.topics)),
     Metric("basis_rank", ("word_topic", "anchors"), "code of JSMF",
            lambda of: topic_shape.basis_rank(of.word_topic, of.anchors), (
         Shown("basis_rank.hard", "-", "rank of an anchor in its own topic"),
@@ -207,7 +184,7 @@ def evaluate_topics(
 
     Returns the value of each metric, and the reason for each metric, or part of one, that is None. ``topics`` may be
     None if ``top_words``, ``topic_probability`` and ``topic_topic`` are given by name; ``reasons`` explain missing
-    inputs. Raises ``ValueError`` if the vocabularies differ, or a top word was not counted.
+    inputs. Raises ``ValueError`` if a top word was not counted.
 
     Other inputs: ``cooccurrence``, C of the training corpus; ``counts`` and ``completion`` of one corpus, training or
     held-out; ``truth`` (N, K*), topics that generated the corpus; ``replicas`` (N, K'), topics of bootstrap models;
@@ -276,16 +253,7 @@ def number_text(value: Any) -> str:
 
 
 def top_word_metrics(top_words: Integers, counts: SelectedCounts) -> dict[str, Any]:
-    """``npmi``, ``u_mass`` and ``coherence`` of top words (K, n); None if n < 2.
-
-    Examples
-    --------
-    Of four documents two contain each word and one contains both, as expected by chance.
-
-    >>> counts = SelectedCounts(np.array([0, 1]), np.array([[2, 1], [1, 2]]), 4)
-    >>> top_word_metrics(np.array([[0, 1]]), counts)["npmi"]
-    {'mean': 0.0, 'per_topic': [0.0]}
-    """
+    """``npmi``, ``u_mass`` and ``coherence`` of top words (K, n); None if n < 2."""
     if top_words.shape[1] < 2:
         return dict.fromkeys(("npmi", "u_mass", "coherence"))
     listed = counts.positions(top_words[:, : max(words for _, words in COHERENCES.values())])
@@ -302,17 +270,7 @@ def top_word_metrics(top_words: Integers, counts: SelectedCounts) -> dict[str, A
 
 
 def perplexity_fields(completion: Completion) -> dict[str, Any]:
-    """JSON values of the metric ``perplexity``.
-
-    Examples
-    --------
-    Two tokens of probability 1/8 by the topics, and 1/16 by the words' frequencies.
-
-    >>> sums = Completion(1, tokens=2, log_likelihood=-6 * np.log(2), unigram_log_likelihood=-8 * np.log(2))
-    >>> found = perplexity_fields(sums)
-    >>> round(found["model"], 6), round(found["unigram"], 6), found["tokens_without_mass"]
-    (8.0, 16.0, 0.0)
-    """
+    """JSON values of the metric ``perplexity``."""
     return {
         "model": completion.perplexity,
         "unigram": completion.unigram_perplexity,

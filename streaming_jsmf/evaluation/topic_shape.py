@@ -1,22 +1,33 @@
-"""Metrics that need only B, A, p(topic) and the anchors.
+"""Metrics that need only B, A, p(topic) and the anchors, with their rows of C, or the topics to compare with.
 
-As in the authors' code (github.com/moontae/JSMF), ``validity`` is in bits and ranks start at 1.
+As in the authors' code (github.com/moontae/JSMF), ``validity`` is in bits and ranks start at 1. LogRelativeVolume
+(LR-JSMF 2021, section 5) compares the convex hull of the anchors with random hulls. The rows of C-bar are expressed as
+X = diag(d)^-1 Y R', an orthonormal change of coordinates, which preserves volumes (Lemma 2).
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from math import lgamma
 
 import numpy as np
 from scipy.special import xlogy
 
 from streaming_jsmf.evaluation.inputs import TopicArrays
-from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.linalg.panels import panels, ratio, stacked_qr
+from streaming_jsmf.linalg.probes import Estimate, keyed_generator
 from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Number of top words that Dissimilarity compares (both papers).
 DISSIMILARITY_WORDS = 20
-
 #: Replaces probabilities of 0 in the second argument of a divergence.
 FLOOR = float(np.finfo(np.float64).eps)
+#: Number of random hulls.
+HULLS = 16
+#: Random numbers per hull, but at least two candidate rows per vertex.
+DRAWS = 2**22
+#: Number of columns of the random rows in memory at a time.
+COLUMNS = 4096
 
 
 def dominancy(topic_topic: Floats) -> float:
@@ -27,8 +38,7 @@ def dominancy(topic_topic: Floats) -> float:
     >>> print(f"{dominancy(np.array([[0.3, 0.1], [0.1, 0.5]])):.4f} = (0.3 / 0.4 + 0.5 / 0.6) / 2")
     0.7917 = (0.3 / 0.4 + 0.5 / 0.6) / 2
     """
-    sums = topic_topic.sum(axis=1)
-    return float(np.divide(np.diag(topic_topic), sums, out=np.zeros_like(sums), where=sums > 0).mean())
+    return float(ratio(np.diag(topic_topic), topic_topic.sum(axis=1)).mean())
 
 
 def relative_dominancy(topic_topic: Floats) -> float:
@@ -69,7 +79,7 @@ def specificity(word_topic: Floats, word_probability: Floats) -> float:
         total += xlogy(b, b).sum(axis=0) - log_p[rows][present[rows]] @ b
     shift = np.log(word_probability.sum()) if present.any() else 0.0
     # With m the mass of the remaining words: KL(b / m || p / sum p).
-    divergence = np.divide(total, mass, out=np.zeros_like(total), where=mass > 0)
+    divergence = ratio(total, mass)
     divergence += np.where(mass > 0, shift - np.log(np.where(mass > 0, mass, 1.0)), 0.0)
     return float(np.maximum(divergence, 0.0).mean())
 
@@ -123,8 +133,7 @@ def hoyer_sparsity(word_topic: Floats) -> float:
     root = np.sqrt(len(word_topic))
     if root == 1.0:
         return float((two > 0).mean())
-    ratio = np.divide(one, two, out=np.full_like(two, root), where=two > 0)
-    return float(np.clip((root - ratio) / (root - 1.0), 0.0, 1.0).mean())
+    return float(np.clip((root - ratio(one, two, root)) / (root - 1.0), 0.0, 1.0).mean())
 
 
 def validity(topic_topic: Floats, topic_probability: Floats) -> float:
@@ -159,9 +168,7 @@ def topic_given_word(topics: TopicArrays, rows: slice) -> Floats:
     if prior is None and topics.topic_topic is not None:
         prior = topics.topic_topic.sum(axis=1)
     joint: Floats = topics.word_topic[rows] * (1.0 if prior is None else prior)
-    mass = joint.sum(axis=1, keepdims=True)
-    shares: Floats = np.divide(joint, mass, out=np.zeros_like(joint), where=mass > 0)
-    return shares
+    return ratio(joint, joint.sum(axis=1, keepdims=True))
 
 
 def word_entropy(topics: TopicArrays) -> float:
@@ -221,17 +228,143 @@ def basis_quality(word_topic: Floats, anchors: Integers) -> dict[str, float] | N
 
 
 def anchor_ranks(word_topic: Floats, anchors: Integers) -> Floats:
-    """Rank, from 1, of anchor k among the words of topic l, (K, K); ties are broken by word id.
-
-    Examples
-    --------
-    >>> anchor_ranks(np.array([[0.6, 0.0], [0.3, 0.0], [0.1, 1.0]]), np.array([1, 2]))
-    array([[2., 3.],
-           [3., 1.]])
-    """
+    """Rank, from 1, of anchor k among the words of topic l, (K, K); ties are broken by word id."""
     ranks = np.empty((len(anchors), len(anchors)))
     for topic, probability in enumerate(word_topic.T):
         rank = np.empty(len(probability), dtype=np.int64)
         rank[np.argsort(-probability, kind="stable")] = np.arange(1, len(probability) + 1)
         ranks[:, topic] = rank[anchors]
     return ranks
+
+
+def log_relative_volume(
+    points: Floats, n_words: int, *, hulls: int = HULLS, seed: int = 0
+) -> Estimate | None:
+    """Log of the volume of the hull of K points, relative to the mean volume of random hulls of K rows of C-bar.
+
+    The paper selects K of N random rows. Here they are selected from max(2 K, 2^22 / N) rows, at most N: random rows
+    have almost equal lengths, so more candidates hardly change the result. ``points`` (K, any) are the vertices (see
+    ``anchor_points``), ``n_words`` is N, and ``hulls`` at least 2. Returns None if the hull has no volume (repeated
+    points, or K > N), and 0 for K = 1.
+
+    Examples
+    --------
+    With two words and K = 2 the simplex is the segment from (1, 0) to (0, 1), which is also the largest hull.
+
+    >>> log_relative_volume(np.eye(2), 2).value > 0
+    True
+    """
+    n_topics = len(points)
+    volume = log_volume(points)
+    if n_topics == 1:
+        return Estimate(0.0, 0.0)
+    if volume is None or n_topics > n_words:
+        return None
+    logs = np.array([_random_log_volume(n_words, n_topics, seed, hull) for hull in range(hulls)])
+    # High-dimensional volumes exceed the range of floats; compute only ratios to the largest.
+    ratios = np.exp(logs - logs.max())
+    mean = ratios.mean()
+    error = float(ratios.std(ddof=1) / np.sqrt(hulls) / mean)
+    return Estimate(float(volume - logs.max() - np.log(mean)), error)
+
+
+def log_volume(points: Floats) -> float | None:
+    """Log of the (K - 1)-dimensional volume of the simplex with vertices ``points`` (K, any); None if it is 0."""
+    edges = points[1:] - points[0]
+    if len(edges) > points.shape[1]:
+        return None
+    # Compare each pivot with its own edge because edges may differ in scale.
+    diagonal = np.abs(np.diag(np.linalg.qr(edges.T).R)) if len(edges) else np.ones(0)
+    if (diagonal <= 1e-12 * np.linalg.norm(edges, axis=1)).any():
+        return None
+    return float(np.log(diagonal).sum() - lgamma(len(points)))
+
+
+def anchor_points(topics: TopicArrays, anchor_rows: Floats | None = None) -> Floats | None:
+    """Rows of C-bar of the representatives in coordinates that preserve distances, (K, any).
+
+    Uses the rows X_S of the rectified space if Y is known, otherwise ``anchor_rows`` (K, N) of C, each divided by its
+    sum. Returns None without these inputs, or if a row sum is not positive.
+    """
+    if topics.rectified is not None:
+        chosen = topics.rectified[topics.representatives]
+        sums = chosen @ topics.rectified.sum(axis=0)
+        rows = chosen @ stacked_qr(topics.rectified).T
+    elif anchor_rows is not None:
+        rows, sums = anchor_rows, anchor_rows.sum(axis=1)
+    else:
+        return None
+    return rows / sums[:, None] if (sums > 0).all() else None
+
+
+def _random_log_volume(n_words: int, n_topics: int, seed: int, hull: int) -> float:
+    inner = _random_gram(n_words, min(n_words, max(2 * n_topics, DRAWS // n_words)), seed, hull)
+    chosen = _pivots(inner, n_topics)
+    inner = inner[np.ix_(chosen, chosen)]
+    edges = inner[1:, 1:] - inner[1:, :1] - inner[:1, 1:] + inner[0, 0]
+    return float(np.linalg.slogdet(edges).logabsdet / 2 - lgamma(n_topics))
+
+
+def _random_gram(n_words: int, rows: int, seed: int, hull: int) -> Floats:
+    """Inner products of uniform points of the simplex, (rows, rows); the generator is keyed by seed and hull."""
+    generator = keyed_generator(seed, f"random hull:{hull}")
+    inner, sums = np.zeros((rows, rows)), np.zeros(rows)
+    for columns in panels(n_words, COLUMNS):
+        block = generator.standard_exponential((rows, columns.stop - columns.start), dtype=np.float32)
+        inner += block @ block.T
+        sums += block.sum(axis=1, dtype=np.float64)
+    return inner / np.outer(sums, sums)
+
+
+def _pivots(inner: Floats, count: int) -> Integers:
+    """Rows selected by pivoted Cholesky decomposition of inner products (n, n), (count,)."""
+    residual = np.diag(inner).copy()
+    columns = np.zeros((len(inner), count))
+    chosen: list[int] = []
+    for step in range(count):
+        residual[chosen] = -np.inf
+        pivot = int(np.argmax(residual))
+        column = inner[:, pivot] - columns[:, :step] @ columns[pivot, :step]
+        columns[:, step] = column / np.sqrt(residual[pivot])
+        residual -= columns[:, step] ** 2
+        chosen.append(pivot)
+    return np.array(chosen, dtype=np.int64)
+
+
+def recovery_error(word_topic: Floats, truth: Floats) -> float:
+    """Mean L1 distance to the true topics under the best matching (STOD paper, section 6.1); between 0 and 2.
+
+    For (N, K) topics and (N, K*) true topics, only the best min(K, K*) pairs count, so compare errors only for equal K.
+
+    Examples
+    --------
+    Half of the mass of the best topic is on the wrong word: |0.5 - 1| + |0.5 - 0|.
+
+    >>> recovery_error(np.array([[0.0, 0.5], [1.0, 0.5]]), np.array([[1.0], [0.0]]))
+    1.0
+    """
+    # Importing them takes a tenth of the start-up time, and few commands compare models.
+    from scipy.optimize import linear_sum_assignment
+    from scipy.spatial.distance import cdist
+
+    distance = cdist(word_topic.T, truth.T, metric="cityblock")
+    matched = distance[linear_sum_assignment(distance)]
+    return float(matched.mean()) if matched.size else 0.0
+
+
+def stability(word_topic: Floats, replicas: Sequence[Floats]) -> Estimate:
+    """Mean over replicas (N, K') of 1 - L1 / 2 under the best matching: 0 without common words, 1 for equal topics.
+
+    Replicas, at least one, are topics of models of resampled partitions; only the best min(K, K') pairs count.
+
+    Examples
+    --------
+    One replica has the topics in reverse order; the other lost a quarter of one topic: (1 + 0.875) / 2.
+
+    >>> B = np.eye(2)
+    >>> stability(B, [B[:, ::-1], np.array([[1.0, 0.25], [0.0, 0.75]])])
+    Estimate(value=0.9375, standard_error=0.0625)
+    """
+    agreement = np.array([1.0 - recovery_error(word_topic, replica) / 2.0 for replica in replicas])
+    error = float(agreement.std(ddof=1) / np.sqrt(agreement.size)) if agreement.size > 1 else None
+    return Estimate(float(agreement.mean()), error)

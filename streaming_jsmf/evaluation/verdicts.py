@@ -17,28 +17,20 @@ from streaming_jsmf.linalg.typing import Floats, Integers
 #: The sum of A differs from 1 only by errors of the anchors' rows: 1.00 to 1.05 for news, UN speeches, KOS and NIPS
 #: with 3 to 100 topics. The words of topics do not depend on it, nor do the correlations by document shares of polish.
 TRUSTED_SUM = (0.8, 1.25)
-
 #: Relative change of Y Y' in the last step of the rectification: ten times the default tolerance.
 LARGEST_CHANGE = 1e-4
-
 #: Relative residual of the first K Ritz pairs: three times the value of real corpora at K = 50.
 LARGEST_RESIDUAL = 0.25
-
 #: Largest relative change of Y Y' from scan 1 to scan 2.
 LARGEST_RANGE_CHANGE = 0.2
-
 #: Below this (lambda_K - lambda_K+1) / lambda_K, K separates nearly equal eigenvalues.
 SMALLEST_GAP = 1e-3
-
 #: Share of the co-occurrence mass that remains negative after the rectification.
 LARGEST_OMITTED_MASS = 0.01
-
 #: Duality gap of the simplex problems, which are solved to rounding error.
 LARGEST_SIMPLEX_GAP = 1e-6
-
 #: Last step of a tensor component (of length 1); a component that moved more has not converged.
 LARGEST_STEP = 1e-6
-
 #: Share of the tokens whose words are in no component of the tensor.
 LARGEST_MASS_WITHOUT_TOPIC = 0.01
 
@@ -198,14 +190,7 @@ class Check(NamedTuple):
 
 
 def checks_of(metrics: Mapping[str, Any]) -> tuple[Check, ...]:
-    """The certificates of a model that have an explanation.
-
-    Examples
-    --------
-    >>> [check] = checks_of({"ritz_residual": 0.4})
-    >>> check.answer, check.good, check.passed
-    ('error 40.0%', 'at most 25.0%', False)
-    """
+    """The certificates of a model that have an explanation."""
     return tuple(
         Check(
             certificate.question,
@@ -236,26 +221,20 @@ def perplexity_warnings(completion: Completion | None) -> list[str]:
 
 #: Number of words of a topic that ``topic_warnings`` checks.
 WORDS = 10
-
 #: A topic with at least this share of numbers among its words consists mostly of numbers.
 NUMBERS = 0.5
-
 #: Largest median document frequency of the words of a topic that comes from only a few documents, and the largest as a
 #: share of all documents: ten corpora have a few sound topics whose median is 1 % of 1,000 to 2,000 documents.
 FEW_DOCUMENTS, FEW_OF_ALL = 5, 0.01
-
 #: A word is rare below this multiple of the smallest document frequency of all words. A topic of a few documents also
 #: has at least half of its words rare and a median below this share: 0.08 % for uuencoded files, 1 % for sound topics.
 RARE, RARE_SHARE = 5, 0.0025
-
 #: Median of ``spelling_ranks`` up to which words are spelled unlike the rest, if half of them occur in at most this
 #: share of the documents: 0.004 and 0.08 % for uuencoded files. Of the sound topics of ten corpora
 #: (benchmarks/topic_warnings.py), only one of country names in all UN speeches has a lower rank, 0.009, with 13 %.
 UNUSUAL_SPELLING, UNUSUAL_SHARE = 0.02, 0.05
-
 #: Number of words, the most frequent ones, whose spelling is compared.
 COMPARED_WORDS = 20_000
-
 #: Affinity (Hellinger distance 0.39) from which a topic counts as a copy of a larger one.
 COPY = 0.85
 
@@ -300,11 +279,6 @@ def spelling_ranks(words: Sequence[str], frequency: Integers, chosen: Integers) 
     The spelling of a word is the mean log probability of its characters given the one before, counted in the most
     frequent words. Half of the weight of a word counts as below itself. ``chosen`` are ids of words; the result has the
     same shape.
-
-    Examples
-    --------
-    >>> spelling_ranks(["cat", "can", "cart", "x9q"], np.array([9, 9, 9, 1]), np.array([[0, 3]])).round(2)
-    array([[0.84, 0.02]])
     """
     ids = np.union1d(np.argsort(-frequency, kind="stable")[:COMPARED_WORDS], chosen)
     weight = np.maximum(frequency[ids], 1).astype(float)  # 0 where only documents of one token have a word

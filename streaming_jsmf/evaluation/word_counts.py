@@ -20,13 +20,19 @@ from scipy.sparse import csr_array
 from streaming_jsmf.config import DocumentWeights, ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import Partition, list_units
-from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.evaluation.inputs import SKETCH_PROBES, sketch_probes
 from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.jobs.checkpoints import PartialResult, added
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.linalg.csr import apply_gram, diagonal_excess, document_weights, pair_scales, pair_totals
+from streaming_jsmf.linalg.csr import (
+    apply_gram,
+    diagonal_excess,
+    document_weights,
+    pair_scales,
+    pair_totals,
+    word_sums,
+)
 from streaming_jsmf.linalg.typing import Integers
 from streaming_jsmf.storage.arrays import digest
 from streaming_jsmf.storage.paths import StorePath
@@ -40,10 +46,8 @@ from streaming_jsmf.topics.parameters import TopicParameters
 
 #: Increase when the same request gives different bits.
 ALGORITHM_VERSION = 4
-
 #: Seed of the observed halves, fixed so that models are compared on the same halves.
 HALVES_SEED = 0
-
 #: N x K float64 arrays per worker: topics as given, smoothed, and in the kernel's layout.
 TALL_ARRAYS = 3
 
@@ -60,8 +64,7 @@ class CooccurrenceAccumulator:
         self, words: Integers, row_words: Integers, scheme: DocumentWeights, probes: NDArray[np.float32]
     ) -> None:
         n_words = len(probes)
-        self.row_words, self.scheme, self.probes = row_words, scheme, probes
-        self._positions, self._row_positions = _positions(words, n_words), _positions(row_words, n_words)
+        self.words, self.row_words, self.scheme, self.probes = words, row_words, scheme, probes
         self.pairs = np.zeros((words.size, words.size), dtype=np.int64)
         self.rows = np.zeros((row_words.size, n_words))
         self.products = np.zeros(probes.shape)
@@ -77,16 +80,17 @@ class CooccurrenceAccumulator:
         kept = weights > 0
         self.n_documents += int(np.count_nonzero(kept))
         self.total_weight += float(weights.sum())
-        self._append_pairs(counts, kept)
+        chosen = counts[np.flatnonzero(kept)][:, self.words]
+        present = _with_values(chosen, np.ones(chosen.nnz, dtype=np.int32))
+        self.pairs += (present.T @ present).toarray()
         mean, scale = pair_scales(lengths, pair_totals(counts.indptr, counts.data), weights)
-        back = diagonal_excess(counts.data)
         # Counts that Eq. 1 subtracts from the diagonal: h, or its square for a count below 1.
-        once = _with_values(counts, counts.data - back)
+        once = _with_values(counts, counts.data - diagonal_excess(counts.data))
         self._append_rows(counts, once, scale)
-        self._append_products(counts, scale)
-        self.sums += np.stack([counts.T @ mean, once.T @ scale], axis=1)
-        if back.any():
-            self.sums[:, 0] += _with_values(counts, back).T @ scale
+        # H'(H G); ``partial`` subtracts the diagonal of Eq. 1.
+        values = counts.data * np.repeat(np.sqrt(scale), np.diff(counts.indptr))
+        self.products += apply_gram(_with_values(counts, values.astype(np.float32)), self.probes)
+        self.sums += word_sums(counts, np.stack([mean, scale], axis=1))[0]
 
     def partial(self) -> PartialResult:
         """The sums, before the division by ``total_weight``."""
@@ -96,33 +100,15 @@ class CooccurrenceAccumulator:
         arrays = {"pairs": self.pairs, "rows": self.rows, "sketch": sketch, "row_sum": row_sum}
         return PartialResult(arrays, scalars)
 
-    def _append_pairs(self, counts: csr_array[Any], kept: NDArray[np.bool_]) -> None:
-        chosen = over_vocabulary(counts, self._positions, len(self.pairs))[np.flatnonzero(kept)]
-        present = _with_values(chosen, np.ones(chosen.nnz, dtype=np.int32))
-        self.pairs += (present.T @ present).toarray()
-
     def _append_rows(self, counts: csr_array[Any], once: csr_array[Any], scale: NDArray[np.float64]) -> None:
         """Add rows of sum s (h h' - diag once): LR-JSMF Eq. 1 before the division by the weights."""
-        held, single = (
-            over_vocabulary(values, self._row_positions, self.rows.shape[0]) for values in (counts, once)
-        )
+        held, single = counts[:, self.row_words], once[:, self.row_words]
         scales = np.repeat(scale, np.diff(held.indptr))
         product = csr_array(_with_values(held, held.data * scales).T @ counts)
         for row, (start, end) in enumerate(pairwise(product.indptr.tolist())):
             self.rows[row, product.indices[start:end]] += product.data[start:end]
         diagonal = np.asarray(_with_values(single, single.data * scales).sum(axis=0)).ravel()
         self.rows[np.arange(self.rows.shape[0]), self.row_words] -= diagonal
-
-    def _append_products(self, counts: csr_array[Any], scale: NDArray[np.float64]) -> None:
-        """Add H'(H G); ``partial`` subtracts the diagonal of Eq. 1."""
-        values = counts.data * np.repeat(np.sqrt(scale), np.diff(counts.indptr))
-        self.products += apply_gram(_with_values(counts, values.astype(np.float32)), self.probes)
-
-
-def _positions(ids: Integers, n_words: int) -> Integers:
-    positions = np.full(n_words, -1, dtype=np.int64)
-    positions[ids] = np.arange(ids.size)
-    return positions
 
 
 def _with_values(counts: csr_array[Any], values: NDArray[Any]) -> csr_array[Any]:
@@ -221,9 +207,7 @@ def count_job(
 
 
 def count_documents(
-    job: DocumentJob,
-    execution: Execution | None = None,
-    listener: Listener = silent,
+    job: DocumentJob, execution: Execution | None = None, listener: Listener = silent
 ) -> tuple[PartialResult, Completion | None]:
     """Count the selected words of a corpus, and predict half of the tokens of each document from the other half.
 

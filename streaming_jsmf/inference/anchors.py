@@ -27,10 +27,8 @@ Groups = Sequence[Sequence[int]]
 
 #: If the ratio of a pivot to the largest pivot is below this, the anchors do not span K topics.
 SMALLEST_PIVOT_RATIO = 1e-6
-
 #: Rows projected at a time, which limits the size of temporaries.
 BLOCK_ROWS = 65_536
-
 #: Maps positions among the candidates to their rows of the graph, (len(positions), n), which may be overwritten.
 Similarity = Callable[[Integers], Floats]
 
@@ -48,8 +46,6 @@ ROUNDING = 1e-12
 class Anchors:
     """Anchor words and the distance of each from the span of the previous ones.
 
-    Attributes
-    ----------
     words : S, (K,), word ids in the order of selection; the first word of a tandem anchor.
     pivots : (K,), diagonal of R in the pivoted QR of the (shrunken) rows; decreasing, except for given anchors.
     groups : K tuples of word ids: one word each, or all words of a tandem anchor.

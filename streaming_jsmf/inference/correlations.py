@@ -35,8 +35,7 @@ def diagonal_correlations(block: Floats, anchor_mass: Floats, topic_mass: Floats
     """
     scale = topic_mass / anchor_mass
     correlations = scale[:, None] * np.maximum(block, 0.0) * scale
-    joint: Floats = (correlations + correlations.T) / 2
-    return joint
+    return np.asarray((correlations + correlations.T) / 2)
 
 
 def refined_correlations(
@@ -89,7 +88,6 @@ def reconstruction_error(word_topic: Floats, topic_topic: Floats, rectified: Flo
 
 #: Limits for the estimated sum of a prior.
 LOWEST_SUM, HIGHEST_SUM = 0.01, 50.0
-
 #: Minimum share of a topic in a prior; with 0, no document could have the topic.
 LEAST_SHARE = 1e-6
 
@@ -113,8 +111,7 @@ def prior_sum(topic_topic: Floats, topic_probability: Floats) -> float:
 def dirichlet_prior(topic_probability: Floats, total: float) -> Floats:
     """Return alpha (K,) with the given sum, proportional to the topic probabilities; all entries are positive."""
     shares = np.maximum(topic_probability, LEAST_SHARE)
-    prior: Floats = total * shares / shares.sum()
-    return prior
+    return np.asarray(total * shares / shares.sum())
 
 
 def _nearest_on_simplex(point: Floats) -> Floats:

@@ -26,28 +26,32 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.linalg.compiled import compiled
-from streaming_jsmf.linalg.lanes import add, fill, load, maximum, multiply, multiply_add, store, total
-from streaming_jsmf.linalg.panels import on_each, panel_threads, panels
+from streaming_jsmf.linalg.compiled import (
+    add,
+    compiled,
+    fill,
+    load,
+    maximum,
+    multiply,
+    multiply_add,
+    store,
+    total,
+)
+from streaming_jsmf.linalg.panels import on_each, panel_threads, panels, ratio
 from streaming_jsmf.linalg.typing import Floats, Integers, Single
 
 #: The row width is padded to a multiple of this: 64 bytes.
 LANE = 16
-
 #: Minimum weight of a topic in a document, before multiplication by the word's probability.
 FLOOR = np.float32(1e-6)
-
 #: Part of the last change of n_k that ``extrapolate`` adds. Four rounds with .4 give topics of the coherence and
 #: perplexity of five without.
 EXTRAPOLATION = np.float32(0.4)
-
 #: Probabilities below this fraction of a word's largest are set to 0: their products with ``FLOOR`` would be subnormal
 #: in single precision, which is very slow.
 NEGLIGIBLE = 1e-30
-
 #: Documents per block.
 BLOCK_DOCUMENTS = 256
-
 #: Defaults of the stopping rule: change in a round, and maximum number of rounds.
 TOLERANCE, MAX_ITERATIONS = 1e-3, 200
 
@@ -240,8 +244,7 @@ def add_documents(
 
 def padded_topics(word_topic: Floats, prior: Floats) -> tuple[Single, Single]:
     """Pad B and alpha for ``add_documents``; the probabilities of each word are divided by their maximum."""
-    largest = word_topic.max(axis=1, keepdims=True)
-    scaled = np.divide(word_topic, largest, out=np.zeros_like(word_topic), where=largest > 0)
+    scaled = ratio(word_topic, word_topic.max(axis=1, keepdims=True))
     return padded(np.where(scaled > NEGLIGIBLE, scaled, 0.0)), padded(prior[None])[0]
 
 
@@ -275,16 +278,6 @@ def memory_of_shares(indptr: Integers, width: int) -> Single:
     return aligned_zeros(int(np.diff(indptr).max(initial=0)), width)
 
 
-def require_matching(counts: csr_array[Any], word_topic: Floats, prior: Floats) -> None:
-    """Raise ``ValueError`` if the shapes do not match, or the prior is not positive and finite."""
-    if word_topic.ndim != 2 or prior.shape != word_topic.shape[1:] or counts.shape[1] != word_topic.shape[0]:
-        raise ValueError(
-            f"the shapes of counts {counts.shape}, word_topic {word_topic.shape} and prior {prior.shape} do not match"
-        )
-    if not (np.isfinite(prior).all() and (prior > 0).all()):
-        raise ValueError("prior must be positive and finite")
-
-
 @dataclass(frozen=True)
 class DocumentTopics:
     """Topic shares of documents.
@@ -315,8 +308,7 @@ def document_topics(
 ) -> DocumentTopics:
     """Compute the topic shares of each document. The result depends neither on ``threads`` nor on other documents.
 
-    Words without a topic are ignored; a document with no other words gets the mean of the prior. Raises ``ValueError``
-    if shapes do not match, or the prior, the tolerance or ``max_iterations`` is not positive.
+    Words without a topic are ignored; a document with no other words gets the mean of the prior.
 
     Parameters
     ----------
@@ -327,11 +319,6 @@ def document_topics(
     threads : Blocks of documents processed in parallel; None: one per core.
     """
     topics, alpha = np.ascontiguousarray(word_topic, np.float64), np.array(prior, np.float64)
-    require_matching(counts, topics, alpha)
-    if not tolerance > 0:
-        raise ValueError(f"tolerance must be positive, not {tolerance}")
-    if max_iterations < 1:
-        raise ValueError(f"max_iterations must be at least 1, not {max_iterations}")
     n_documents = int(counts.shape[0])
     shares, rounds = np.empty((n_documents, alpha.size)), np.empty((n_documents, 2))
     starts, words, numbers = csr_buffers(counts)

@@ -29,8 +29,7 @@ from streaming_jsmf.inference.cvb0 import (
     invert,
     log_likelihood,
 )
-from streaming_jsmf.linalg.compiled import compiled
-from streaming_jsmf.linalg.lanes import add, at_most, fill, load, running, store, total
+from streaming_jsmf.linalg.compiled import add, at_most, compiled, fill, load, running, store, total
 from streaming_jsmf.linalg.typing import Integers, Single
 
 Keys = NDArray[np.uint64]
@@ -39,7 +38,6 @@ Keys = NDArray[np.uint64]
 INCREMENT = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
-
 #: The upper 24 bits of a random number, as a float32 in [0, 1).
 _UPPER, _UNIT = np.uint64(40), np.float32(2**-24)
 
@@ -73,11 +71,9 @@ def _exclude_own(
 
 @internal
 def _draw(shares: Single, ends: Single, state: np.uint64, chosen: Integers) -> np.uint64:
-    """Draw a topic for each word in proportion to its shares; return the state of the generator.
-
-    The cumulative sum goes through topics k, k + LANE, k + 2 LANE, ... (a column), then through those of k + 1. Loops
-    that end at a random place are slow, so all columns, and all topics of a column, are compared.
-    """
+    """Draw a topic for each word in proportion to its shares; return the state of the generator."""
+    # The cumulative sum goes through topics k, k + LANE, k + 2 LANE, ... (a column), then through those of k + 1. Loops
+    # that end at a random place are slow, so all columns, and all topics of a column, are compared.
     for j in range(chosen.size):
         share, sums = shares[j], fill(_ZERO)
         for k in range(0, share.size, LANE):

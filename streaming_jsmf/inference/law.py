@@ -40,8 +40,6 @@ from streaming_jsmf.linalg.typing import Floats, Integers
 class AnchorRules:
     """Rules for the selection of anchors.
 
-    Attributes
-    ----------
     method : ``pivoted-qr`` or ``soft-clique``.
     min_document_frequency, min_row_sum : Minimum number of documents, and minimum d / u; both 0 in the papers, which
         still require d > 0.
@@ -67,8 +65,6 @@ OF_THE_PAPERS = AnchorRules(min_row_sum=0.0)
 class AnchorWordTopics:
     """Topics and their correlations.
 
-    Attributes
-    ----------
     word_topic, topic_given_word : B, N x K, p(word | topic), columns sum to 1; and p(topic | word), rows sum to 1, or 0
         where d <= 0.
     topic_topic : A, K x K, joint topic probabilities, non-negative. The sum is 1 for refined correlations. For

@@ -27,20 +27,12 @@ SMOOTHING = 0.01
 class Completion:
     """Additive sums over documents. Merging in a fixed order gives the same bits.
 
-    Attributes
-    ----------
-    documents, too_short
-        Documents with scored tokens; documents of fewer than two tokens, which cannot be split.
-    tokens, without_mass
-        Scored tokens; those whose word has no topic, so that only the smoothing gives them a probability.
-    unseen
-        Tokens whose word has probability 0 in the training corpus; they are not scored.
-    log_likelihood, unigram_log_likelihood
-        Sums of natural logarithms of the probabilities of the scored tokens.
-    unconverged
-        Documents whose shares are not known to be accurate enough.
-    fractional
-        Documents with counts that are not integers, which are not split.
+    documents, too_short : Documents with scored tokens; those of fewer than two tokens, which cannot be split.
+    tokens, without_mass : Scored tokens; those whose word has a probability only by the smoothing.
+    unseen : Tokens whose word has probability 0 in the training corpus; they are not scored.
+    log_likelihood, unigram_log_likelihood : Sums of natural logarithms of the probabilities of the scored tokens.
+    unconverged : Documents whose shares are not known to be accurate enough.
+    fractional : Documents with counts that are not integers, which are not split.
     """
 
     documents: int = 0
@@ -96,41 +88,19 @@ class Completer:
         prior: Floats,
         word_probability: Floats,
         keys: Keys | None = None,
-        smoothing: float = SMOOTHING,
     ) -> Self:
-        """Smooth B (N, K) with the word frequencies p (N,) of the training corpus, which need not sum to 1.
-
-        Raises ``ValueError`` if shapes do not match, p is negative or all 0, or ``smoothing`` is not between 0 and 1.
-        """
-        n_words, n_topics = word_topic.shape
-        if word_probability.shape != (n_words,) or prior.shape != (n_topics,):
-            raise ValueError(
-                f"word_topic {word_topic.shape}, prior {prior.shape} and word_probability "
-                f"{word_probability.shape} do not fit together"
-            )
-        if word_probability.min() < 0 or not word_probability.sum() > 0:
-            raise ValueError("word_probability must not be negative, and not 0 throughout")
-        if not 0 < smoothing < 1:
-            raise ValueError(f"smoothing must be between 0 and 1, not {smoothing}")
+        """Smooth B (N, K) with the word frequencies p (N,) of the training corpus, which need not sum to 1."""
         unigram = word_probability / word_probability.sum()
-        topics = (1 - smoothing) * word_topic + smoothing * unigram[:, None]
-        numbered = np.arange(n_words, dtype=np.uint64) if keys is None else keys
+        topics = (1 - SMOOTHING) * word_topic + SMOOTHING * unigram[:, None]
+        numbered = np.arange(len(word_topic), dtype=np.uint64) if keys is None else keys
         return cls(topics, prior, unigram, word_topic.max(axis=1) > 0, numbered)
 
-    def complete(
-        self,
-        counts: csr_array[Any],
-        *,
-        seed: int = 0,
-        threads: int | None = None,
-    ) -> Completion:
+    def complete(self, counts: csr_array[Any], *, seed: int = 0, threads: int | None = None) -> Completion:
         """Score one half of the tokens of each document, given the other half; one pass over ``counts``.
 
-        ``counts`` is documents x N. ``seed`` determines the split (``observed_half``); ``threads`` as in
-        ``document_topics``. Raises ``ValueError`` if counts are negative or not integers, or N does not match.
+        ``counts`` is documents x N, whole numbers. ``seed`` determines the split (``observed_half``); ``threads`` as in
+        ``document_topics``.
         """
-        if counts.shape[1] != len(self.topics):
-            raise ValueError(f"the counts have {counts.shape[1]} words, the topics {len(self.topics)}")
         halves = observed_half(counts, self.keys, seed)
         starts, words = halves.indptr, halves.indices
         lengths = counts.sum(axis=1)
@@ -158,14 +128,11 @@ def observed_half(counts: csr_array[Any], keys: Keys, seed: int) -> csr_array[np
 
     The split depends only on the seed, the ``keys`` (N,) of the document's words and its counts, not on the order of
     documents or words. Observed counts are hypergeometric. Zeros are stored, so that the sparsity pattern is that of
-    ``counts``. Raises ``ValueError`` if counts are negative or not integers.
+    ``counts``, which are whole numbers.
     """
-    numbers = np.asarray(counts.data, np.float64)
-    if (numbers < 0).any() or (numbers != np.rint(numbers)).any():
-        raise ValueError("documents are completed token by token: counts must be whole numbers, not negative")
     starts, words = np.array(counts.indptr, np.int64), np.array(counts.indices, np.int64)
-    observed = np.zeros(len(numbers))
-    _draw_half(starts, keys[words], numbers.astype(np.int64), np.uint64(seed), observed)
+    observed = np.zeros(words.size)
+    _draw_half(starts, keys[words], counts.data.astype(np.int64), np.uint64(seed), observed)
     return csr_array((observed, words, starts), shape=counts.shape)
 
 

@@ -22,13 +22,54 @@ from streaming_jsmf.inference.stod_recovery import (
     refine,
     shares_of,
 )
-from streaming_jsmf.linalg.document_tensor import BasisMoments
-from streaming_jsmf.linalg.panels import panels
-from streaming_jsmf.linalg.tensor import cube, in_basis, symmetrised, unpacked, vector_product
+from streaming_jsmf.linalg.panels import panels, ratio
+from streaming_jsmf.linalg.tensor import BasisMoments
 from streaming_jsmf.linalg.typing import Floats
 
 #: Eigenvalues of M2 below this fraction of the largest are noise, which whitening would amplify.
 EIGENVALUE_FLOOR = 1e-6
+
+
+def unpacked(packed: Floats, width: int) -> Floats:
+    """The full m x m x m tensor of a packed one."""
+    full = np.empty((width, width, width))
+    first = 0
+    for a in range(width):
+        rows, columns = np.triu_indices(width - a)
+        part = np.empty((width - a, width - a))
+        part[rows, columns] = part[columns, rows] = packed[first : first + rows.size]
+        first += rows.size
+        full[a, a:, a:] = full[a:, a, a:] = full[a:, a:, a] = part
+    return full
+
+
+def in_basis(tensor: Floats, basis: Floats) -> Floats:
+    """T(W, W, W), k x k x k, of a symmetric m x m x m tensor; ``basis`` is W, m x k."""
+    m, k = basis.shape
+    # Transform the last mode and rotate the modes, three times.
+    for _ in range(3):
+        tensor = np.moveaxis((tensor.reshape(-1, m) @ basis).reshape(*tensor.shape[:2], k), 2, 0)
+    return symmetrised(tensor)
+
+
+def symmetrised(tensor: Floats) -> Floats:
+    """Mean over the six permutations of the modes."""
+    orders = [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
+    total = np.zeros_like(tensor)
+    for order in orders:
+        total += tensor.transpose(order)
+    return total / len(orders)
+
+
+def vector_product(matrix: Floats, vector: Floats) -> Floats:
+    """M (x) v summed over its three positions: M_ij v_k + M_ik v_j + M_jk v_i, for a symmetric M."""
+    outer = matrix[:, :, None] * vector
+    return np.asarray(outer + outer.transpose(0, 2, 1) + outer.transpose(2, 0, 1))
+
+
+def cube(vector: Floats) -> Floats:
+    """v (x) v (x) v."""
+    return np.asarray(vector[:, None, None] * vector[:, None] * vector)
 
 
 @dataclass(frozen=True)
@@ -40,8 +81,9 @@ class CoreMoments:
     third: Floats
 
 
-def core_moments(moments: BasisMoments, basis: Floats) -> CoreMoments:
+def core_moments(moments: BasisMoments) -> CoreMoments:
     """Project the moments onto the basis Q (N x m)."""
+    basis = moments.basis
     pairs = basis.T @ moments.pair_projection
     third = unpacked(moments.third, basis.shape[1])
     return CoreMoments(basis.T @ moments.word_mean, (pairs + pairs.T) / 2, third)
@@ -68,9 +110,7 @@ class Whitening:
     def gaps(self) -> Floats:
         """(k,), ratio of each eigenvalue to the next; infinite if the next is not positive."""
         following = np.concatenate([self.values, self.rest, [0.0]])[1 : self.values.size + 1]
-        gaps = np.full(self.values.size, np.inf)
-        np.divide(self.values, following, out=gaps, where=following > 0)
-        return gaps
+        return ratio(self.values, following, np.inf)
 
 
 def second_moment(core: CoreMoments, alpha0: float) -> Floats:
@@ -120,10 +160,8 @@ def ritz_residuals(product: Floats, basis: Floats, whitening: Whitening) -> Floa
 #: final decomposition uses all restarts.
 ALPHA0_TOLERANCE = 1e-3
 SEARCH_RESTARTS, SEARCH_POLISH = 10, 1e-4
-
 #: Step in log(alpha0) while the search brackets the solution.
 ALPHA0_STEP = math.log(4.0)
-
 #: Maximum number of evaluations of the search.
 MAX_EVALUATIONS = 30
 
@@ -159,15 +197,15 @@ class TensorTopics:
 
 
 def tensor_topics(
-    moments: BasisMoments, basis: Floats, word_probability: Floats, settings: StodSettings, alpha0: float
+    moments: BasisMoments, word_probability: Floats, settings: StodSettings, alpha0: float
 ) -> TensorTopics:
     """Whiten, decompose and recover (Algorithm 2 after its scans).
 
-    ``basis`` is Q, N x m, with m at least K; ``word_probability`` (N,) are the word frequencies of the corpus;
+    The basis has at least K columns; ``word_probability`` (N,) are the word frequencies of the corpus;
     ``settings.alpha0`` is ignored. Raises ``NoTopicsError`` if M2 has no eigenvalue above the floor, or no component is
     a topic.
     """
-    core = core_moments(moments, basis)
+    core = core_moments(moments)
     whitening = whiten(core, alpha0, settings.n_topics)
     if not whitening.values.size:
         raise NoTopicsError(f"the second moment has no positive eigenvalue at alpha0 = {alpha0:g}")
@@ -178,7 +216,7 @@ def tensor_topics(
     if settings.refine == "als":
         components = refine(tensor, components, REFINE_SWEEPS)
     product = whitened_product(moments, core, whitening, alpha0)
-    residuals = ritz_residuals(product, basis, whitening)
+    residuals = ritz_residuals(product, moments.basis, whitening)
     recovered = recover(product, components, moments.word_mean, word_probability, settings.threshold)
     if not recovered.eigenvalues.size:
         raise NoTopicsError(f"no component is a topic at alpha0 = {alpha0:g}")

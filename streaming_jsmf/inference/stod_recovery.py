@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.linalg.panels import ratio
 from streaming_jsmf.linalg.probes import keyed_generator
 from streaming_jsmf.linalg.tensor import pair_products
 from streaming_jsmf.linalg.typing import Floats, Integers, Single
@@ -18,7 +19,6 @@ from streaming_jsmf.linalg.typing import Floats, Integers, Single
 #: A restart stops when a step moves it less than this; only the best one is polished. Restarts use float32, which
 #: halves their time.
 RESTART_TOLERANCE = 1e-4
-
 #: The best restart is iterated until a step moves it less than this, or this many times.
 POLISH_TOLERANCE, POLISH_STEPS = 1e-12, 5000
 
@@ -26,13 +26,10 @@ Float = TypeVar("Float", np.float32, np.float64)
 
 #: Topics whose word distributions have a cosine above this are duplicates.
 DUPLICATE_COSINE = 0.9
-
 #: Rounding tolerance for the eigenvalue 1 of a component that covers the whole corpus.
 SHARE_ROUNDING = 1e-9
-
 #: Grid of multiples of the noise from which ``best_multiple`` selects; its maximum is far above any optimum.
 NOISE_STEP, NOISE_STEPS = 0.1, 30
-
 #: Steps for the mixture weights of topics. The likelihood hardly increases after ten; in the limit some topics would
 #: have zero weight, with no better perplexity.
 MIXING_STEPS = 50
@@ -152,8 +149,6 @@ def refine(tensor: Floats, components: Components, sweeps: int) -> Components:
 class Recovered:
     """Topics by descending probability.
 
-    Attributes
-    ----------
     word_topic, probability : phi, N x k, columns sum to 1, and the share of each topic in the corpus, (k,), sum 1.
         Mixed, they reproduce the word probabilities of the corpus exactly, so every word of the corpus has a topic.
     eigenvalues, shares : (k,), lambda* of each topic's component, and 1 / lambda*^2, the paper's topic shares. These
@@ -183,10 +178,7 @@ class Recovered:
 
 def shares_of(values: Floats) -> Floats:
     """1 / lambda*^2; infinite for lambda* = 0."""
-    squares = values * values
-    shares = np.full(values.size, np.inf)
-    np.divide(1.0, squares, out=shares, where=squares > 0)
-    return shares
+    return ratio(1.0, values * values, np.inf)
 
 
 def recover(
@@ -286,7 +278,11 @@ def mix(topics: Floats, word_probability: Floats, start: Floats) -> Floats:
     wanted = word_probability / word_probability.sum()
     ratio, weights = np.zeros_like(wanted), start / start.sum()
     for _ in range(MIXING_STEPS):
-        weights = _next_weights(topics, wanted, weights, ratio)
+        # Words without a topic are ignored: their ratios stay 0.
+        mixture = topics @ weights
+        np.divide(wanted, mixture, out=ratio, where=mixture > 0)
+        weights = weights * (topics.T @ ratio)
+        weights /= weights.sum()
     mixture = topics @ weights
     np.divide(wanted, mixture, out=ratio, where=mixture > 0)
     topics *= ratio[:, None]
@@ -294,15 +290,5 @@ def mix(topics: Floats, word_probability: Floats, start: Floats) -> Floats:
     topics[orphans] = wanted[orphans, None]
     sums = topics.sum(axis=0)
     topics /= sums
-    return _over_sum(weights * sums)
-
-
-def _next_weights(topics: Floats, wanted: Floats, weights: Floats, ratio: Floats) -> Floats:
-    """One step, ignoring words without a topic; ``ratio`` (N,) is a buffer, whose entries for those words stay 0."""
-    mixture = topics @ weights
-    np.divide(wanted, mixture, out=ratio, where=mixture > 0)
-    return _over_sum(weights * (topics.T @ ratio))
-
-
-def _over_sum(weights: Floats) -> Floats:
+    weights = weights * sums
     return np.asarray(weights / weights.sum())

@@ -21,7 +21,6 @@ _ENDINGS = frozenset(
 )  # fmt: skip
 _OF_E = frozenset(["e", "ing", "ings"])
 _OF_Y = frozenset(["y", "ies", "ied", "ier"])
-
 #: The shortest part that inflected words share; words that share no more differ by a plural only, or in -e and -y.
 _SHORTEST_STEM = 3
 _PLURALS = frozenset(["", "s", "es"])

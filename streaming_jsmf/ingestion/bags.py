@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import AUTO, EXCERPT
-from streaming_jsmf.corpus.curation import ranges_of_ids
+from streaming_jsmf.corpus.curation import ranges_of_ids, summed
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.corpus.vocabulary import used_counts
 from streaming_jsmf.ingestion.columns import ColumnSummary, summarize
@@ -34,13 +34,13 @@ from streaming_jsmf.ingestion.repeats import (
     write_keys,
 )
 from streaming_jsmf.ingestion.tokens.stop_words import Bags, count_languages, joined, parts_of, sampled
-from streaming_jsmf.ingestion.words import summed_forms, write_words
+from streaming_jsmf.ingestion.words import NO_FORMS, write_words
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.workspace import TaskFiles
 from streaming_jsmf.linalg.csr import count_columns
 from streaming_jsmf.storage.paths import child_names
-from streaming_jsmf.storage.tables import opened, own_file, write_ranges, write_table
+from streaming_jsmf.storage.tables import opened, own_file, write_ranges
 
 _SAMPLE = 1000  # documents whose languages are counted together
 _SCATTERED = "scattered"
@@ -221,7 +221,8 @@ class PieceWriter:
         self._term_count = np.zeros(n_words or 0, np.float64)
         self._keys: dict[str, list[NDArray[Any]]] = {"contents": [], "identities": []}
         self._sample: list[Bags] = []
-        self._forms: Any = None
+        # A table of the forms of words that are stemmed.
+        self._forms = None if ingest.source.tokenizer.stemmer is None else NO_FORMS
         self._detects = n_words is None and AUTO in parts_of(ingest.curation.stop_words)
         self.languages = Counter[str]()
         self.documents = self.nonzeros = 0
@@ -232,8 +233,8 @@ class PieceWriter:
         codes = batch.codes if batch.dictionary is None else self._codes(batch)
         count_columns(codes, batch.counts, self._document_frequency, self._term_count)
         self._add_keys(unit, batch, codes)
-        if batch.forms is not None:
-            self._forms = summed_forms([batch.forms] if self._forms is None else [self._forms, batch.forms])
+        if self._forms is not None and batch.forms is not None:
+            self._forms = summed(pa.concat_tables([self._forms, batch.forms]), "form")
         if self._detects:
             # Fewer of later batches suffice; small ones are read whole.
             large = self.documents and batch.n_documents > _SAMPLE
@@ -262,7 +263,7 @@ class PieceWriter:
             ids = ranges_of_ids(np.asarray(counts.column("id")), self._n_words, self._n_ranges)
             write_ranges(self._stem.with_suffix(".words"), counts, ids, self._n_ranges)
         if self._forms is not None:
-            write_table(self._stem.with_suffix(".forms"), self._forms)
+            write_words(self._stem.with_suffix(".forms"), self._forms, self._n_ranges)
         for kind, parts in self._keys.items():
             keys = np.concatenate([np.empty(0, KEY), *parts])
             write_keys(self._stem.with_suffix(f".{kind}"), keys, self._n_ranges)

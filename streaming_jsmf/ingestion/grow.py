@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.ingestion.files import FILES_NAME, NUMBERED, Grown, located, of_paths
 from streaming_jsmf.ingestion.ingest import run_ingest
-from streaming_jsmf.ingestion.job import Ingest
+from streaming_jsmf.ingestion.job import Ingest, NothingLeftError, warn_of_losses
 from streaming_jsmf.ingestion.plan import plan_ingest
 from streaming_jsmf.ingestion.tokens.stop_words import LANGUAGES, NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
@@ -38,6 +39,7 @@ from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.csr import count_columns
 from streaming_jsmf.storage.lock import recover, sole_writer, work_place
+from streaming_jsmf.storage.paths import StorePath, exists, make_directory
 from streaming_jsmf.storage.replace import file_written, put_files, remove_store, store_written
 from streaming_jsmf.storage.tables import read_table, write_table
 
@@ -66,13 +68,13 @@ class _Known:
     files: Any
 
     @classmethod
-    def at(cls, place: Path) -> _Known:
-        corpus, path = open_corpus(place), place / FILES_NAME
-        if not path.exists():
+    def at(cls, place: StorePath) -> _Known:
+        corpus, path = open_corpus(str(place)), place / FILES_NAME
+        if not exists(path):
             raise InputError(
                 f"{place}: does not record the files that it was made of, so it cannot grow; make it again with fit"
             )
-        return cls(corpus, read_manifest(place), read_table(path))
+        return cls(corpus, read_manifest(str(place)), read_table(path))
 
     @property
     def grown(self) -> Grown:
@@ -108,7 +110,7 @@ class _Known:
 
 def grow_corpus(
     source: Any,
-    place: Path,
+    place: StorePath,
     reading: IngestRequest | None,
     execution: Execution,
     listener: Listener,
@@ -128,7 +130,7 @@ def grow_corpus(
     """
     recover(place)
     known, added = _Known.at(place), place.with_name(f"{place.name}.added")
-    with located(source) as location:
+    with located(source, added if execution.elsewhere else None) as location:
         request = _as_before(reading or IngestRequest(), known, location.path)
         planned, origin = plan_ingest(
             location, added, request, choose=lambda files: files.changed_since(files.followed(known.files))
@@ -151,16 +153,23 @@ def grow_corpus(
                 f"the source lacks {len(gone):,} files with {lost:,} of the {known.corpus.n_documents:,} documents; to "
                 f"remove them, give {option.vanished('remove')}"
             )
-        batch = _ingested(planned, origin, known, execution, listener) if planned.units else None
+        batch, read = None, _Read(planned.files.table((), numbered=known.grown.numbered))
+        if planned.units:
+            try:
+                batch = _ingested(planned, origin, known, execution, listener)
+                read = _Read(batch.files, batch.manifest.dropped, batch.manifest.settings)
+            except NothingLeftError as empty:
+                read = replace(read, dropped=empty.dropped, settings=empty.settings)
+                warn_of_losses(empty.dropped, 0, empty.settings.get("tokens_read"))
     with sole_writer(place):
-        made = _Growing(known, new, gone, batch).written(place, since)
+        made = _Growing(known, new, gone, batch, read).written(place, since)
     _remove(added)
     return made
 
 
-def _remove(added: Path) -> None:
+def _remove(added: StorePath) -> None:
     """Remove the corpus of the added documents, and what an interrupted run has left of it."""
-    for path in filter(Path.exists, (added, work_place(added))):
+    for path in (added, work_place(added)):
         remove_store(path, ignore_errors=True)
 
 
@@ -203,35 +212,49 @@ def _ingested(
     folder = replace(planned.folder, arguments=arguments, result=fingerprint(request))
     planned = replace(planned, curation=replace(planned.curation, **rules), folder=folder, grows=grown)
     origin, execution = replace(origin, request=request), execution.reporting_on("ingest")
-    return _Known.at(Path(run_ingest(planned, origin, execution, listener, overwrite=True).root))
+    run_ingest(planned, origin, execution, listener, overwrite=True)
+    return _Known.at(planned.folder.target)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What was read: the table of its files, what was dropped, and the settings that count it."""
+
+    files: Any
+    dropped: tuple[Dropped, ...] = ()
+    settings: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class _Growing:
-    """The change of a corpus: files that are ``new`` or changed and read as ``batch``, and ``gone`` ones."""
+    """The change of a corpus: files that are ``new`` or changed, whose documents are ``batch``, and ``gone`` ones."""
 
     known: _Known
     new: frozenset[str]
     gone: frozenset[str]
     batch: _Known | None
+    read: _Read
 
-    def written(self, place: Path, since: str) -> Corpus:
+    def written(self, place: StorePath, since: str) -> Corpus:
         """Write the corpus that replaces the one at ``place``."""
         removed, replaced = self._removed()
-        starts = np.cumsum([0, *(shard.rows for shard in self.known.corpus.shards)])
+        corpus = self.known.corpus
+        starts = np.cumsum([0, *(shard.rows for shard in corpus.shards)])
         kept = np.split(~removed, starts[1:-1])
-        with store_written(place, overwrite=True) as made:
-            assert isinstance(made, Path), "a local corpus"
-            (made / DOCUMENTS).mkdir()
-            shards, counts = self._written_shards(made, kept)
+        staying = [shard.name for shard, rows in zip(corpus.shards, kept, strict=True) if rows.all()]
+        with (
+            store_written(place, overwrite=True, keep=staying) as made,
+            TemporaryDirectory(prefix=".shards-", dir=made if isinstance(made, Path) else None) as folder,
+        ):
+            shards, counts = self._written_shards(Path(folder), made, kept)
             if not shards:
                 raise InputError(f"{place}: no document would be left; remove the corpus instead")
             files = self._files(kept)
             write_table(made / FILES_NAME, files)
             origin = self._origin(int(removed.sum()), replaced, since, files)
-            forms = self.known.corpus.vocabulary().forms
+            forms = corpus.vocabulary().forms
             finish_directory(made, shards, counts, origin, None if forms is None else pa.array(forms))
-        return open_corpus(place)
+        return open_corpus(str(place))
 
     def _removed(self) -> tuple[NDArray[np.bool_], int]:
         """Mask of the removed documents of the corpus, and the number of those that others of the same id replace."""
@@ -246,16 +269,17 @@ class _Growing:
         return removed | replaced, int(replaced.sum())
 
     def _written_shards(
-        self, made: Path, kept: Sequence[NDArray[np.bool_]]
+        self, folder: Path, made: StorePath, kept: Sequence[NDArray[np.bool_]]
     ) -> tuple[list[ShardEntry], WordCounts]:
-        """Link the shards that stay and write the others; return them, and the counts of the words."""
+        """Write the shards that do not stay, in a local folder first; return all, and the counts of the words."""
         corpus, words = self.known.corpus, self.known.corpus.vocabulary()
         entries = {entry.name: entry for entry in self.known.manifest.shards}
         per_shard = self.known.manifest.request.get("tokens_per_shard") or ShardLimits.tokens_per_shard
-        writer = ShardWriter(made, corpus.n_words, ShardLimits(per_shard))
+        writer = ShardWriter(folder, corpus.n_words, ShardLimits(per_shard))
         frequency, tokens = words.document_frequency.copy(), words.term_count.copy()
         lost = np.zeros_like(frequency), np.zeros_like(tokens)
         staying = [shard for shard, rows in zip(corpus.shards, kept, strict=True) if rows.all()]
+        make_directory(made / DOCUMENTS)
         try:
             for shard, rows in zip(corpus.shards, kept, strict=True):
                 for documents in () if rows.all() else self.known.documents(shard):
@@ -271,12 +295,11 @@ class _Growing:
             written = writer.close()
         finally:
             writer.abort()
-        put_files([(Path(corpus.shard_path(shard)), made / shard.name) for shard in staying])
         found = [entries[shard.name].model_copy(update={"name": Path(shard.name).name}) for shard in staying]
         first = 1 + max(int(Path(name).stem.rpartition("-")[2]) for name in entries)
         for number, entry in enumerate(written, first):
             name = f"part-{number:05d}.parquet"
-            (made / entry.name).rename(made / DOCUMENTS / name)
+            put_files([(folder / entry.name, made / DOCUMENTS / name)])
             found.append(entry.model_copy(update={"name": name}))
         if self.batch:
             added = self.batch.corpus.vocabulary()
@@ -297,8 +320,8 @@ class _Growing:
         empty = of_paths(
             table.filter(pc.equal(table.column("documents"), 0)), self.new | self.gone, without=True
         )
-        added = [of_paths(self.batch.files, self.new)] if self.batch else []
-        return pa.concat_tables([runs, empty, *added]).replace_schema_metadata(table.schema.metadata)
+        added = of_paths(self.read.files, self.new)
+        return pa.concat_tables([runs, empty, added]).replace_schema_metadata(table.schema.metadata)
 
     def _origin(self, removed: int, replaced: int, since: str, files: Any) -> Origin:
         """The origin of the grown corpus: read = kept + dropped still holds."""
@@ -312,20 +335,16 @@ class _Growing:
             documents_changed=replaced,
             documents_removed=removed - replaced,
         )
-        dropped = [*manifest.dropped]
+        dropped = [*manifest.dropped, *self.read.dropped]
         if settings.get(SINCE) != since or since == self.known.corpus.fingerprint:
             settings |= {**dict.fromkeys(CHANGES, 0), SINCE: since, NEW_WORDS: ""}
+        read = self.read.settings
+        settings |= {key: as_number(_number(read, key) + _number(settings, key)) for key in _READ}
+        settings |= {NEW_WORDS: read.get(NEW_WORDS, settings.get(NEW_WORDS))}
+        changes[NEW_TOKENS] += int(_number(read, NEW_TOKENS))
         if self.batch:
-            batch = self.batch.manifest
-            dropped += batch.dropped
-            read = {key: _number(batch.settings, key) + _number(settings, key) for key in _READ}
-            settings |= {
-                **{key: as_number(value) for key, value in read.items()},
-                NEW_WORDS: batch.settings[NEW_WORDS],
-            }
-            changes["documents_added"] += batch.totals.documents
-            changes["tokens_added"] += int(batch.totals.tokens)
-            changes[NEW_TOKENS] += int(_number(batch.settings, NEW_TOKENS))
+            changes["documents_added"] += self.batch.manifest.totals.documents
+            changes["tokens_added"] += int(self.batch.manifest.totals.tokens)
         if removed:
             dropped.append(
                 Dropped(step="removed", reason="removed with their files, or replaced", documents=removed)

@@ -21,6 +21,7 @@ from streaming_jsmf.ingestion.files import FILES_NAME, located
 from streaming_jsmf.ingestion.job import (
     Column,
     Ingest,
+    NothingLeftError,
     Piece,
     first_bad_record,
     losses_of_reading,
@@ -37,6 +38,7 @@ from streaming_jsmf.ingestion.repeats import find_repeated_ids, find_repeats
 from streaming_jsmf.ingestion.shards import REWRITE, WRITE, write_shards
 from streaming_jsmf.ingestion.words import (
     choose_words,
+    count_forms,
     count_words,
     full_forms,
     new_words,
@@ -164,7 +166,7 @@ def run_ingest(
     manifest = read_manifest(str(target))
     for line in losses_table(manifest).splitlines():
         logger.info("%s", line)
-    warn_of_losses(manifest)
+    warn_of_losses(manifest.dropped, built.n_documents, manifest.settings.get("tokens_read"))
     return built
 
 
@@ -187,14 +189,14 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, publish: Publish
         ingest = with_found_phrases(ingest, executor)
     pieces, contents = read_source(ingest, executor)
     if not pieces:
-        raise InputError(
-            f"{target} would be an empty corpus: the source has no valid document{first_bad_record(ingest)}"
-        )
+        first = first_bad_record(ingest)
+        message = f"{target} would be an empty corpus: the source has no valid document{first}"
+        raise InputError(message) if first else NothingLeftError(message, (), {})
     _require_many_or_short(ingest, pieces)
     ingest = find_repeated_ids(ingest, executor, pieces, contents.id_types, contents.id_faults)
     n_documents = sum(piece.documents for piece in pieces)
     ingest = _with_columns(ingest, contents, n_documents)
-    counted = count_words(ingest, executor, pieces)
+    counted, forms = (step(ingest, executor, pieces) for step in (count_words, count_forms))
     ingest = with_language(
         ingest, contents.languages, () if ingest.words is None else word_counts(ingest, counted)
     )
@@ -207,9 +209,10 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, publish: Publish
     n_unused = int((~used).sum()) if ingest.vocabulary is None else 0
     reading = losses_of_reading(ingest, contents.bad, contents.boilerplate)
     dropped = (*reading, *selection.dropped, *losses_of_writing(ingest, shards, n_unused))
-    if not used.any() and not ingest.keeps_any_document:
-        raise InputError(nothing_left(ingest, dropped))
     read = _totals_read(pieces, reading)
+    read |= {} if ingest.grows is None else new_words(ingest, n_documents, counted)
+    if not used.any() and not ingest.keeps_any_document:
+        raise NothingLeftError(nothing_left(ingest, dropped), dropped, read)
     require_few_losses(ingest, dropped, read["documents_read"])
     if n_unused:
         step, totals = REWRITE, totals.take(used)
@@ -219,7 +222,6 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, publish: Publish
         **(origin.settings or {}),
         **curation_fields(ingest),
         **({PHRASES: "\n".join(phrases)} if phrases else {}),
-        **({} if ingest.grows is None else new_words(ingest, n_documents, counted)),
         **read,
         "duplicate_documents": n_duplicates,
     }
@@ -230,7 +232,7 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, publish: Publish
             runs = _runs(ingest, pieces, shards)
             write_table(made / FILES_NAME, ingest.files.table(runs, numbered=not ingest.ids))
         described = replace(origin, dropped=dropped, settings=settings)
-        finish_directory(made, entries, totals, described, full_forms(ingest, pieces, totals.words))
+        finish_directory(made, entries, totals, described, full_forms(forms, totals.words))
 
 
 def _runs(ingest: Ingest, pieces: Sequence[Piece], written: Sequence[Record]) -> Iterator[tuple[str, int]]:

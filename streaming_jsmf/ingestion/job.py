@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 
 from streaming_jsmf.config import Curation, OnBadRecord
 from streaming_jsmf.corpus.format import QUARANTINE_NAME
-from streaming_jsmf.corpus.manifest import Dropped, Manifest, as_number
+from streaming_jsmf.corpus.manifest import Dropped, as_number
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import LAST, InputError, option
@@ -263,14 +263,22 @@ def require_few_losses(ingest: Ingest, dropped: Sequence[Dropped], n_read: int) 
         )
 
 
-def warn_of_losses(manifest: Manifest) -> None:
+def warn_of_losses(dropped: Sequence[Dropped], kept: int, tokens_read: Any) -> None:
     """Warn if more than a tenth of the documents is dropped."""
-    number = sum(step.documents for step in manifest.dropped)
-    n_read = number + manifest.totals.documents
+    number = sum(step.documents for step in dropped)
+    n_read = number + kept
     if number > LARGEST_LOSS * n_read:
-        reasons = _reasons(manifest.dropped, manifest.dropped, manifest.settings.get("tokens_read"))
+        reasons = _reasons(dropped, dropped, tokens_read)
         share = f"{number / n_read:.0%}"
         logger.warning("%s of the documents are dropped: %s", share, reasons, extra=LAST)
+
+
+class NothingLeftError(InputError):
+    """No document is left: what was dropped, and the ``settings`` that count what was read."""
+
+    def __init__(self, message: str, dropped: Sequence[Dropped], settings: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.dropped, self.settings = tuple(dropped), settings
 
 
 def nothing_left(ingest: Ingest, dropped: Sequence[Dropped]) -> str:

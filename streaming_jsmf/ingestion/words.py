@@ -57,7 +57,7 @@ from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer, lack_of_spaces
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.workspace import TaskFiles
-from streaming_jsmf.storage.paths import StorePath, file_exists
+from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.storage.tables import read_table, write_ranges, write_table
 
 logger = logging.getLogger(__name__)
@@ -73,6 +73,9 @@ NEW_WORDS, NEW_TOKENS = "new_words", "new_tokens"
 LEAST_NEW, SHOWN_NEW = 3, 20
 
 _FREQUENT = "frequent.words"
+
+#: Counts of the forms of words; see ``TokenLists``.
+NO_FORMS = pa.schema({"word": pa.string(), "form": pa.string(), "count": pa.int64()}.items()).empty_table()
 
 
 def with_language(ingest: Ingest, found: Counter[str], counts: Iterable[WordCounts] = ()) -> Ingest:
@@ -111,7 +114,8 @@ def choose_words(ingest: Ingest, n_documents: int, totals: Sequence[StorePath]) 
             partial(word_counts, ingest, totals), n_documents, ingest.curation, stop_words, ngrams=ngrams
         )
         selection = select_words(counts, n_documents, curation, stop_words, ngrams=ngrams)
-    if not selection.counts.document_frequency.any() and not ingest.keeps_any_document:
+    may_lack_words = ingest.grows is not None or ingest.keeps_any_document
+    if not (may_lack_words or selection.counts.document_frequency.any()):
         dropped = ", ".join(f"{step.words} {step.reason}" for step in selection.dropped if step.words)
         read = f"{n_documents} document" + "s" * (n_documents != 1)
         advice = f"give more documents, or loosen its settings, such as {option.max_df('100%')}"
@@ -156,27 +160,28 @@ def word_counts(ingest: Ingest, totals: Sequence[StorePath]) -> Iterable[WordCou
     )
 
 
-def summed_forms(tables: Sequence[Any]) -> Any:
-    """Sum counts of the forms of words (see ``TokenLists``), in order of appearance."""
-    grouped = pa.concat_tables(tables).group_by(["word", "form"], use_threads=False)
-    return grouped.aggregate([("count", "sum")]).rename_columns({"count_sum": "count"})
-
-
-def full_forms(ingest: Ingest, pieces: Sequence[Piece], words: Any) -> Any:
-    """The most frequent form of each of the stems ``words``, first in order among equals; None without a stemmer.
-
-    Words of several stems have that of each. Makes a pass over the forms of the pieces, and keeps those of the words.
-    """
+def count_forms(ingest: Ingest, executor: Executor, pieces: Sequence[Piece]) -> list[StorePath]:
+    """Step: as ``count_words``, of the forms of words; no tables without a stemmer."""
     if ingest.source.tokenizer.options.stemmer is None:
+        return []
+    files = [f"{ingest.directory(piece.group)}/{piece.number:04d}.forms" for piece in pieces]
+    return sum_files(ingest.folder, executor, "forms", files, "form", ingest.ranges)
+
+
+def full_forms(tables: Sequence[StorePath], words: Any) -> Any:
+    """The most frequent form of each of the stems ``words``, first in order among equals; None without ``tables``.
+
+    Words of several stems have that of each. Keeps the forms of the words in memory, and one table.
+    """
+    if not tables:
         return None
     stems = pc.unique(pc.list_flatten(pc.split_pattern(words, " ")))
-    found = [pa.table({"word": stems, "form": stems, "count": pa.array(np.zeros(len(stems), np.int64))})]
-    for piece in pieces:
-        if file_exists(path := ingest.place(piece, "forms")):
-            table = read_table(path)
-            found = [summed_forms([*found, table.filter(pc.is_in(table.column("word"), value_set=stems))])]
+    found = pa.table({"word": stems, "form": stems, "count": pa.array(np.zeros(len(stems), np.int64))})
+    for table in map(read_table, tables):
+        held = table.filter(pc.is_in(table.column("word"), value_set=stems))
+        found = summed(pa.concat_tables([found, held]), "form")
     order = [("count", "ascending"), ("form", "descending")]
-    form = {row["word"]: row["form"] for row in found[0].sort_by(order).to_pylist()}
+    form = {row["word"]: row["form"] for row in found.sort_by(order).to_pylist()}
     return pa.array(
         [" ".join(form[part] for part in word.split(" ")) for word in words.to_pylist()], pa.string()
     )

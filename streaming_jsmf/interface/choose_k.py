@@ -22,8 +22,8 @@ from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.evaluation.choice import Choice, Measures, choose, fields_of
 from streaming_jsmf.evaluation.coherence import distinct_share
 from streaming_jsmf.evaluation.counts import COUNTED, counts_of
-from streaming_jsmf.evaluation.matching import stability
 from streaming_jsmf.evaluation.metrics import TOP_WORDS, Unavailable, top_word_metrics
+from streaming_jsmf.evaluation.topic_shape import stability
 from streaming_jsmf.interface.fit import FitPlan, numbers_of_topics
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent

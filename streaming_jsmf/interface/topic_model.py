@@ -19,7 +19,7 @@ from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.display import location, printable
 from streaming_jsmf.documents import queries as documents
 from streaming_jsmf.documents.over_time import over_time as documents_over_time
-from streaming_jsmf.documents.transform import shares_of, transform
+from streaming_jsmf.documents.transform import shares_of, temporary_shares
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.interface.update import Update, update
 from streaming_jsmf.reporting.arrange import merge_nearest, stop_word_candidates, tree_of
@@ -271,10 +271,8 @@ class TopicModel:
         The index is that of the source (pandas, Dask), or the document ids. All rows are in memory; for more documents
         use the function ``transform``, which has the same sources, options, such as ``text="body"``, and errors.
         """
-        with tempfile.TemporaryDirectory(prefix="streaming-jsmf-") as folder:
-            path = Path(folder) / "shares.parquet"
-            transform(self, source, path, **options)
-            table = documents.shares_table(self, path)
+        with temporary_shares(self, source, **options) as shares:
+            table = documents.shares_table(self, shares)
         index = getattr(source, "index", None)
         index = index.compute() if index is not None and hasattr(index, "compute") else index  # of Dask
         return table if index is None or callable(index) or "id" in options else table.set_index(index)

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.config import (
@@ -37,8 +36,10 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.changes import follow_corpus
 from streaming_jsmf.moments.manifest import StoreManifest
 from streaming_jsmf.moments.store import Moments, read_store
+from streaming_jsmf.storage.lock import recover
 from streaming_jsmf.storage.paths import (
     StorePath,
+    child_names,
     exists,
     join,
     node_exists,
@@ -53,6 +54,7 @@ from streaming_jsmf.topics.store import (
     AnyModel,
     Model,
     beside,
+    fitted_path,
     model_path,
     models_at,
     read_model,
@@ -157,8 +159,8 @@ def update(
     Parameters
     ----------
     model
-        Path of a model of ``fit``, or the directory of its models of several K, with ``MODEL.corpus`` and
-        ``MODEL.moments``.
+        Path of a model of ``fit``, with ``MODEL.corpus`` and ``MODEL.moments``. Models of several K are updated
+        together.
     source
         The source of the model in its present state: files and folders that ``fit`` read are compared with what it
         read. Other files, and data in memory, are added. Or a corpus, if the model was fitted to one, whose shards have
@@ -174,7 +176,10 @@ def update(
     """
     execution = settings_of("execution", Execution, execution, options)
     settings = settings_of("settings", UpdateSettings, settings, options)
-    root = model_path(model)
+    root = fitted_path(model_path(model))
+    killed = [name[1:-4] for name in child_names(root, ".k=") if name.endswith((".new", ".old"))]
+    for place in (root, *(root / name for name in killed)):
+        recover(place)
     paths = models_at(root)
     first = read_model(paths[0], ())
     place = beside(root, "moments")
@@ -189,7 +194,7 @@ def update(
     updated = [updater.update(path) for path in paths]
     for path in paths:
         shares = beside(path, "shares.parquet")
-        if isinstance(shares, Path) and shares.exists():
+        if exists(shares):
             transform(path, corpus, shares, overwrite=True, execution=execution, listener=listener)
     models = {str(path): read_model(path, ()).provenance.get("update") for path in paths}
     found = Update(any(updated), changes, {path: topics for path, topics in models.items() if topics})
@@ -213,11 +218,7 @@ def _corpus(
     if isinstance(source, Corpus) or (isinstance(source, str | PathLike) and is_corpus(source)):
         return open_corpus(source)
     place = beside(root, "corpus")
-    if not isinstance(place, Path):
-        raise InputError(
-            f"{place}: the corpus of a model that is updated must be on a disk; copy the model with it"
-        )
-    if not place.exists():
+    if not exists(place):
         if isinstance(source, str | PathLike) and not exists(normalize(source)):
             raise missing_source(normalize(source))
         shown = source if isinstance(source, str | PathLike) else f"the {type(source).__name__}"

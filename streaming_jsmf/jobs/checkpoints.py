@@ -11,7 +11,7 @@ import hashlib
 import json
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -48,6 +48,9 @@ Value = TypeVar("Value")
 
 #: Metadata that a task returns about the files it wrote: JSON values.
 Record: TypeAlias = dict[str, Any]
+
+#: Keys of the parts and of the folds that have a record.
+Committed: TypeAlias = tuple[frozenset[str], frozenset[str]]
 
 #: Groups of a store: partial results, and the records that commit them.
 PARTIALS, RECORDS = "partials", "records"
@@ -192,7 +195,7 @@ class Checkpoints:
         """Keys of the folds that have a record."""
         return self.committed()[1]
 
-    def committed(self) -> tuple[frozenset[str], frozenset[str]]:
+    def committed(self) -> Committed:
         """Keys of the parts and of the folds that have a record, from one listing."""
         names = group_names(self.store / RECORDS, f"{self.stage}-")
         parts, folds = self._name("part", ""), self._name("fold", "")
@@ -225,24 +228,23 @@ class Checkpoints:
     def commit_fold(
         self,
         key: str,
-        partial: PartialResult,
+        result: PartialResult,
         folds: Sequence[str] = (),
-        part: str | None = None,
-        read: Mapping[str, PartialResult] | None = None,
+        parts: Sequence[str] = (),
+        read: Mapping[str, str] | None = None,
     ) -> None:
-        """Commit a fold, then remove the ``folds`` and the ``part`` that it combines, to bound disk usage.
+        """Commit a fold, then remove the ``folds`` and ``parts`` that it combines, to bound disk usage.
 
-        Records of results that were ``read`` here are not read again.
+        ``read`` are the attempts of those that were read; the records of the others are read.
         """
-        self._commit("fold", key, partial, {})
-        known = {name: result.attempt for name, result in (read or {}).items()}
-        # The record of a part stays: it marks the part as done and has its cost.
-        removed = [] if part is None or self.keep else [known.get(part) or self._attempt("part", part)]
-        for fold in folds:
-            if fold != self.protected:
-                removed.append(known.get(fold) or self._attempt("fold", fold))
-                # First: a record must never refer to missing arrays.
-                remove_single(ROOT, self.store / RECORDS / self._name("fold", fold))
+        self._commit("fold", key, result, {})
+        known, passed = read or {}, [fold for fold in folds if fold != self.protected]
+        removed = [known.get(fold) or self._attempt("fold", fold) for fold in passed]
+        if not self.keep:
+            # The record of a part stays: it marks the part as done and has its cost.
+            removed += [known.get(part) or self._attempt("part", part) for part in parts]
+        # First: a record must never refer to missing arrays.
+        remove_single(ROOT, *(self.store / RECORDS / self._name("fold", fold) for fold in passed))
         remove_single(PACKED, *(inside(self.store / PARTIALS, attempt) for attempt in removed if attempt))
 
     def was_folded(self, key: str) -> bool:
@@ -269,11 +271,14 @@ class Checkpoints:
         attempts = child_names(self.store / PARTIALS, f"{name}-")
         remove_single(PACKED, *(self.store / PARTIALS / attempt for attempt in attempts))
 
-    def drop_damaged_files(self) -> None:
-        """Remove parts whose record or ``FILES`` are damaged. Reads each file once."""
-        keys = sorted(self.parts())
-        intact = in_threads(self._has_intact_files, keys)
-        damaged = [key for key, whole in zip(keys, intact, strict=True) if not whole]
+    def intact(self) -> Committed:
+        """As ``committed``, but removes parts whose record or ``FILES`` are damaged. Reads each file once."""
+        parts, folds = self.committed()
+        keys = sorted(parts)
+        whole = {
+            key for key, found in zip(keys, in_threads(self._has_intact_files, keys), strict=True) if found
+        }
+        damaged = [key for key in keys if key not in whole]
         for key in damaged:
             self.drop("part", key)
         if damaged:
@@ -283,6 +288,7 @@ class Checkpoints:
                 self.stage,
                 ", ".join(damaged),
             )
+        return frozenset(whole), folds
 
     def read_metadata(self, key: str) -> dict[str, Any]:
         """Return the metadata of a committed part from its record."""
@@ -295,9 +301,8 @@ class Checkpoints:
 
         return dict(self.notes.once(key, read))
 
-    def history(self, keys: Sequence[str]) -> list[dict[str, Any]]:
-        """Return the metadata of the committed parts in the order of ``keys``."""
-        committed = self.parts()
+    def history(self, keys: Sequence[str], committed: Collection[str]) -> list[dict[str, Any]]:
+        """Return the metadata of the parts among ``keys`` that are ``committed``, in order."""
         recorded = [(index, key) for index, key in enumerate(keys) if key in committed]
         found = in_threads(self.read_metadata, [key for _, key in recorded])
         return [

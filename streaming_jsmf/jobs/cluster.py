@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -107,6 +108,26 @@ def losses_in_one_line(cluster: str) -> Iterator[None]:
 def worker_threads(client: Any) -> list[int]:
     """Return the number of threads of each current worker."""
     return list(client.nthreads().values())
+
+
+def tell(topic: str, *news: Any) -> None:
+    """Tell those who are ``listening``, if this is a task of a cluster."""
+    if "distributed" in sys.modules:
+        from distributed import get_worker
+
+        with suppress(ValueError):  # another task
+            get_worker().log_event(topic, news)
+
+
+@contextmanager
+def listening(client: Any, topic: str, heard: Callable[..., None]) -> Iterator[None]:
+    """Call ``heard`` in a thread of the client with what tasks ``tell`` during the block, if it arrives in time."""
+    client.subscribe_topic(topic, lambda event: heard(*event[1]))
+    try:
+        yield
+    finally:
+        with suppress(Exception):  # the scheduler may be lost
+            client.unsubscribe_topic(topic)
 
 
 @cache

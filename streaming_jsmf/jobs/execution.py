@@ -27,6 +27,7 @@ from streaming_jsmf.jobs.cluster import (
     LOCAL_SCHEDULERS,
     address_of,
     is_address,
+    listening,
     losses_in_one_line,
     reported,
     require_report,
@@ -37,6 +38,9 @@ from streaming_jsmf.jobs.cluster import (
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.process_limits import PROCESS_BYTES, shortage
 from streaming_jsmf.storage.paths import StorePath
+
+
+def _ignored(*_: object) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -62,9 +66,23 @@ class Executor:
         """Number of threads for work in this process between jobs, at most the number of cores."""
         return _at_most_cores(self.tasks_at_once)
 
-    def compute(self, tasks: Delayed) -> None:
-        """Run tasks without graph optimization, because fusing a chain would hide parts from other workers."""
-        dask.compute(tasks, optimize_graph=False, **self.arguments)
+    def compute(self, tasks: Delayed, topic: str = "", told: Callable[..., None] = _ignored) -> None:
+        """Run tasks without graph optimization, because fusing a chain would hide parts from other workers.
+
+        ``told`` is called in this process with each tuple that a task returns, or ``tell``s about the ``topic`` of a
+        cluster.
+        """
+
+        def ended(_key: object, value: object, *_: object) -> None:
+            if isinstance(value, tuple):
+                told(*value)
+
+        if self.worker_threads is None:
+            hooks = (None, None, None, ended, None)
+            dask.compute(tasks, optimize_graph=False, callbacks=[hooks], **self.arguments)
+        else:
+            with listening(self.arguments["scheduler"], topic, told):
+                dask.compute(tasks, optimize_graph=False, **self.arguments)
 
 
 @dataclass(frozen=True)

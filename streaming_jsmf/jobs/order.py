@@ -1,7 +1,6 @@
 """Order in which parts are folded. It depends only on the parts, so the bits do not depend on the scheduler.
 
-Parts are folded sequentially in groups of ``FAN_IN`` neighbors; workers fold different groups in parallel. The totals
-of the groups are folded in groups again until one is left::
+Groups of ``FAN_IN`` neighbors are folded by one task each, in order, and then groups of groups until one is left::
 
     parts    p0 p1 ... p7 | p8 ... p15 | ... | p56 ... p63 | p64 ...
     groups        g0      |     g1     | ... |     g7      |  g8 ...
@@ -27,23 +26,16 @@ FAN_IN = 8
 
 @dataclass(frozen=True)
 class FoldStep:
-    """One fold: ``taken`` (a part, or the fold of a group) is added to ``before`` (None for the first fold of a group).
+    """One fold: earlier ``folds`` and then ``parts`` are added one after the other.
 
-    The fields ``fold``, ``before`` and ``taken`` are keys; the fold contains the parts ``first`` to ``last``.
+    All are keys; the fold, whose key is ``fold``, contains the parts ``first`` to ``last``.
     """
 
     fold: str
-    before: str | None
-    taken: str
+    folds: tuple[str, ...]
+    parts: tuple[str, ...]
     first: int
     last: int
-    of_part: bool
-
-    @property
-    def folds(self) -> tuple[str, ...]:
-        """Keys of the folds that it combines."""
-        taken = () if self.of_part else (self.taken,)
-        return taken if self.before is None else (self.before, *taken)
 
 
 @dataclass(frozen=True)
@@ -71,7 +63,7 @@ class FoldOrder:
     --------
     >>> steps = FoldOrder(tuple("abcde"), "salt", fan_in=2).steps
     >>> [(step.first, step.last) for step in steps]
-    [(0, 0), (0, 1), (2, 2), (2, 3), (0, 3), (0, 4)]
+    [(0, 1), (2, 3), (0, 3), (0, 4)]
     """
 
     keys: tuple[str, ...]
@@ -84,8 +76,12 @@ class FoldOrder:
         """All folds, each after its inputs and as early as possible if parts arrive in order."""
         parts = [_Group(key, number, number) for number, key in enumerate(self.keys)]
         starts = accumulate(self.sections or (len(parts),), initial=0)
-        sections = (parts[start:end] for start, end in pairwise(starts))
-        return self._folded([self._section(section) for section in sections]).steps
+        sections = [self._section(parts[start:end]) for start, end in pairwise(starts)]
+        first, *keys = fold_keys([section.key for section in sections], self.salt)
+        total = sections[0] if sections[0].steps else _folded(sections[:1], first)
+        for key, section in zip(keys, sections[1:], strict=True):
+            total = _folded([total, section], key)
+        return total.steps
 
     @property
     def total(self) -> str:
@@ -112,22 +108,20 @@ class FoldOrder:
 
     def _section(self, groups: list[_Group]) -> _Group:
         """Fold groups of groups until one group is left."""
-        while len(groups) > self.fan_in:
+        while len(groups) > 1:
             batches = (groups[start : start + self.fan_in] for start in range(0, len(groups), self.fan_in))
-            groups = [batch[0] if len(batch) == 1 else self._folded(batch) for batch in batches]
-        return groups[0] if len(groups) == 1 else self._folded(groups)
+            groups = [batch[0] if len(batch) == 1 else self._of_groups(batch) for batch in batches]
+        return groups[0]
 
-    def _folded(self, groups: Sequence[_Group]) -> _Group:
-        """Fold these groups sequentially, starting from the fold of the first one if it has steps."""
-        steps: list[FoldStep] = []
-        before: str | None = None
-        first = groups[0].first
-        for group, fold in zip(groups, fold_keys([group.key for group in groups], self.salt), strict=True):
-            steps += group.steps
-            if before is None and group.steps:
-                before = group.key
-                continue
-            steps.append(FoldStep(fold, before, group.key, first, group.last, of_part=not group.steps))
-            before = fold
-        assert before is not None
-        return _Group(before, first, groups[-1].last, tuple(steps))
+    def _of_groups(self, groups: Sequence[_Group]) -> _Group:
+        return _folded(groups, fold_keys([group.key for group in groups], self.salt)[-1])
+
+
+def _folded(groups: Sequence[_Group], key: str) -> _Group:
+    """Fold these groups in one step. Single parts among them come last."""
+    first, last = groups[0].first, groups[-1].last
+    folds, parts = (
+        tuple(group.key for group in groups if bool(group.steps) is folded) for folded in (True, False)
+    )
+    steps = [step for group in groups for step in group.steps]
+    return _Group(key, first, last, (*steps, FoldStep(key, folds, parts, first, last)))

@@ -6,9 +6,8 @@ import logging
 import threading
 import time
 import uuid
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, TypeAlias
@@ -20,12 +19,12 @@ from dask.highlevelgraph import HighLevelGraph
 
 from streaming_jsmf.errors import StoreError, name_options, names_options
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, Record, fold_keys
+from streaming_jsmf.jobs.checkpoints import Checkpoints, Committed, PartialResult, Record, fold_keys
+from streaming_jsmf.jobs.cluster import tell
 from streaming_jsmf.jobs.events import Cost, Listener, PartitionCommitted, StageFinished, StageStarted, what
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.order import FoldOrder, FoldStep
 from streaming_jsmf.process_limits import peak_memory
-from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.timing import span
 
 logger = logging.getLogger(__name__)
@@ -35,9 +34,6 @@ Key: TypeAlias = tuple[str, int]
 #: Parts per worker that may be computed before a slow part is folded. With two, a slow part delays large clusters
 #: (``docs/decisions/0042-tree-of-folds.md``).
 WINDOW_PER_WORKER = 3
-
-#: Minimum seconds between polls of the records, and minimum ratio of the pause to the duration of a poll.
-POLL_SECONDS, POLL_SHARE = 0.25, 10
 
 
 class Check(Protocol):
@@ -104,48 +100,38 @@ class Job:
     unit: str = "nonzeros"
     part: str = "partition"
 
-    def committed(self) -> frozenset[int]:
+    def done(self, committed: Committed) -> frozenset[int]:
         """Return the numbers of the parts that are committed or folded."""
-        known, folds = self.checkpoints.committed()
+        known, folds = committed
         found = frozenset(i for i, part in enumerate(self.parts) if part.key in known)
         return found if self.order is None else found | self.order.covered(folds)
 
-    def missing(self, done: Collection[int]) -> list[Part]:
-        return [part for i, part in enumerate(self.parts) if i not in done]
+    def graph(self, at_once: int, committed: Committed = (frozenset(), frozenset())) -> Delayed | None:
+        """Return the tasks that remain after what is ``committed``, or None if all is done.
 
-    def cost(self, index: int) -> Cost | None:
-        """Return the cost of a committed part, or None if it is not recorded."""
-        return Cost.from_fields(self.checkpoints.read_metadata(self.parts[index].key))
-
-    def graph(self, done: frozenset[int], at_once: int) -> Delayed | None:
-        """Return the tasks that remain after ``done`` parts are committed, or None if all are done.
-
-        A part waits for the fold of the part one window earlier; the first part of a group waits for the folds of all
-        parts up to that one. This bounds the number of results on disk, which may be larger than their input.
+        The parts of a group wait for the folds of all groups that ended one window earlier. This bounds the number of
+        results on disk, which may be larger than their input.
         """
-        graph = TaskGraph()
-        missing = self.missing(done)
-        add_part = partial(
-            _add_part, graph, self, Counter(check for part in missing for check in part.checks), {}
-        )
+        graph, done, (known, folds) = TaskGraph(), self.done(committed), committed
+        missing = {part.key: part for i, part in enumerate(self.parts) if i not in done}
+        uses = Counter(check for part in missing.values() for check in part.checks)
+        add_part = partial(_add_part, graph, self, uses, {})
         if self.order is None:
-            keys = [add_part(part) for part in missing]
+            keys = [add_part(part) for part in missing.values()]
             return graph.delayed(keys) if keys else None
-        (committed, folds), window = self.checkpoints.committed(), WINDOW_PER_WORKER * at_once
-        # Folds not yet taken by a later fold, which together contain all parts so far; and their state after each part.
         open_folds: dict[str, Key] = {}
-        were_open: list[tuple[Key, ...]] = []
+        window, ended, gate = WINDOW_PER_WORKER * at_once, deque[tuple[int, Key]](), list[Key]()
         for step in self.order.missing(folds):
-            inputs = [open_folds.pop(fold) for fold in step.folds if fold in open_folds]
-            if step.of_part and step.taken not in committed:
-                after = were_open[-window] if len(were_open) >= window else ()
-                if step.before is not None:
-                    after = after[-1:]
-                part = self.parts[step.last]
-                inputs.append(add_part(part, after))
+            lacking = [part for part in step.parts if part not in known]
+            if lacking:
+                first = step.last - len(step.parts)
+                passed = [ended.popleft()[1] for last, _ in [*ended] if last <= first - window]
+                gate = [graph.add(_count, after=[*gate, *passed])] if passed else gate
+            inputs = [add_part(missing[part], gate) for part in lacking]
+            inputs += [open_folds.pop(fold) for fold in step.folds if fold in open_folds]
             open_folds[step.fold] = graph.add(commit_fold, self.checkpoints, self.stage, step, after=inputs)
-            if step.of_part:
-                were_open.append(tuple(open_folds.values()))
+            if step.parts:
+                ended.append((step.last, open_folds[step.fold]))
         return graph.delayed([open_folds[self.order.total]]) if open_folds else None
 
     def result(self) -> PartialResult:
@@ -178,76 +164,60 @@ def map_job(
     return Job(checkpoints, MapTask(task, context), parts, None, unit, "part")
 
 
-def run_job(job: Job, executor: Executor) -> None:
-    """Compute missing or damaged parts and report each commit. Raises ``InputError`` or ``StoreError`` from a task."""
-    began = time.perf_counter()
-    if job.order is None:  # a fold compares what it reads with its digest
-        job.checkpoints.drop_damaged_files()
-    sizes = [part.size for part in job.parts]
-    started = StageStarted(job.checkpoints.stage, sizes, job.committed(), job.unit, job.part)
-    if started.done:
+def run_job(job: Job, executor: Executor, committed: Committed | None = None) -> frozenset[str]:
+    """Compute missing or damaged parts and report each commit. Raises ``InputError`` or ``StoreError`` from a task.
+
+    ``committed`` is what was found before, if the caller has listed it. Returns the keys of all parts with a record.
+    """
+    began, checkpoints = time.perf_counter(), job.checkpoints
+    if committed is None:  # a fold compares what it reads with its digest
+        committed = checkpoints.intact() if job.order is None else checkpoints.committed()
+    sizes, done = [part.size for part in job.parts], job.done(committed)
+    started = StageStarted(checkpoints.stage, sizes, done, job.unit, job.part)
+    if done:
         logger.info(
             "%s: %d of %d %ss were finished by an earlier run and are not computed again",
             what(started.stage),
-            len(started.done),
+            len(done),
             len(sizes),
             job.part,
         )
-    with watched(job, started, executor.listener):
-        missing = job.graph(started.done, executor.tasks_at_once)
-        if missing is not None:
-            executor.compute(missing)
-    for check in {check for part in job.missing(started.done) for check in part.checks}:
+    missing = {part.key: number for number, part in enumerate(job.parts) if number not in done}
+    told = Reports(started, missing, executor.listener)
+    executor.listener(started)
+    graph = job.graph(executor.tasks_at_once, committed)
+    if graph is not None:
+        executor.compute(graph, _topic(checkpoints), told)
+    for key in [*told.lacking]:  # committed by another run meanwhile, or news of a cluster that are late
+        told(key, checkpoints.read_metadata(key))
+    if told.failures:
+        raise told.failures[0]
+    for check in {check for number in missing.values() for check in job.parts[number].checks}:
         check.passed()
     executor.listener(StageFinished(started.stage, time.perf_counter() - began))
+    return committed[0] | missing.keys()
 
 
-@contextmanager
-def watched(job: Job, started: StageStarted, listener: Listener) -> Iterator[None]:
-    """Report to ``listener`` that the job has started, and each part committed while the block runs.
+class Reports:
+    """Reports each of the ``lacking`` parts (numbers by key) once, when a task tells that it is committed.
 
-    Polling the records works with every scheduler. Errors of the listener do not stop the block; the first one is
-    raised after it.
+    A job does not end because a listener fails; the ``failures`` are kept.
     """
-    stop, seen, failures = threading.Event(), set(started.done), list[Exception]()
 
-    def loop() -> None:
-        pause = POLL_SECONDS
-        while not stop.wait(pause):
-            before = time.perf_counter()
-            _report_new(job, started, listener, seen, failures)
-            # Limit requests to object stores, which cost time and money.
-            pause = max(POLL_SECONDS, POLL_SHARE * (time.perf_counter() - before))
+    def __init__(self, started: StageStarted, lacking: Mapping[str, int], listener: Listener) -> None:
+        self.lacking, self.failures = {**lacking}, list[Exception]()
+        self._started, self._listener, self._lock = started, listener, threading.Lock()
 
-    listener(started)
-    thread = threading.Thread(target=loop, name=f"watch-{started.stage}", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-    _report_new(job, started, listener, seen, failures)
-    if failures:
-        raise failures[0]
-
-
-def _report_new(
-    job: Job, started: StageStarted, listener: Listener, seen: set[int], failures: list[Exception]
-) -> None:
-    """Report commits that are not ``seen``; collect failures, which a thread would only print."""
-    try:
-        fresh = sorted(job.committed() - seen)
-        seen.update(fresh)
-        costs = in_threads(job.cost, fresh)
-    except Exception as error:
-        failures.append(error)
-        return
-    for index, cost in zip(fresh, costs, strict=True):
-        try:
-            listener(PartitionCommitted(started.stage, index, started.sizes[index], cost))
-        except Exception as error:
-            failures.append(error)
+    def __call__(self, key: str, cost: Mapping[str, Any]) -> None:
+        with self._lock:
+            number = self.lacking.pop(key, None)
+            if number is None:
+                return
+            size = self._started.sizes[number]
+            try:
+                self._listener(PartitionCommitted(self._started.stage, number, size, Cost.from_fields(cost)))
+            except Exception as error:
+                self.failures.append(error)
 
 
 def run_steps(
@@ -286,7 +256,7 @@ class TaskGraph:
         self._token = uuid.uuid4().hex
         self._tasks: dict[Key, Task] = {}
 
-    def add(self, function: Callable[..., str], *arguments: Any, after: Sequence[Key] = ()) -> Key:
+    def add(self, function: Callable[..., Any], *arguments: Any, after: Sequence[Key] = ()) -> Key:
         """Add the call ``function(*arguments, *tokens)`` and return its key.
 
         ``function`` must be importable by workers, and ``arguments`` small, as they are sent with the task. The tokens
@@ -328,68 +298,78 @@ def run_check(check: Check) -> str:
     return "checked"
 
 
-def _in_words_of(on_command_line: bool, function: Callable[..., str], *arguments: Any) -> str:
+def _in_words_of(on_command_line: bool, function: Callable[..., Any], *arguments: Any) -> Any:
     """Run a task so that its error messages name options as in the process that submitted it."""
     name_options(on_command_line)
     return function(*arguments)
 
 
-def _count(*tokens: str) -> str:
+def _count(*tokens: Any) -> str:
     """Combine all results into one, since Dask would take seconds to collect thousands."""
     return str(len(tokens))
 
 
-def commit_part(checkpoints: Checkpoints, stage: Reduction | MapTask, part: Part, *after: str) -> str:
-    """Task: compute and commit one part, unless it is committed; ``after`` only orders tasks."""
-    del after
-    token = f"{checkpoints.stage}-part-{part.key}"
-    if checkpoints.is_committed(part.key):
-        return token
-    if part.source is None:
-        raise StoreError(f"{checkpoints.store}: the part {part.key} is missing; {checkpoints.hint}")
-    started = time.perf_counter()
-    for check in part.checks:
-        check()
-    with single_blas_thread():
-        result = stage.compute(part.source)
-    # Arrow's pool grows slightly with each partition that is read.
-    pa.default_memory_pool().release_unused()
-    cost = Cost(round(time.perf_counter() - started, 3), peak_memory())
-    metadata = {**part.metadata, **result.note, **cost.fields()}
-    with span("commit"):
-        checkpoints.commit_part(part.key, result, metadata)
-    return token
+def commit_part(
+    checkpoints: Checkpoints, stage: Reduction | MapTask, part: Part, *after: Any
+) -> tuple[str, Record]:
+    """Task: compute and commit one part, unless it is committed; ``after`` only orders tasks.
 
-
-def commit_fold(checkpoints: Checkpoints, stage: Reduction, step: FoldStep, *after: str) -> str:
-    """Task: perform and commit one step of the reduction; a step that is done lacks its inputs, or is done again."""
+    Returns its key and cost, and on a cluster tells them to the process that runs the job.
+    """
     del after
-    try:
-        with span("commit"):
-            taken = (
-                checkpoints.read_part(step.taken, folding=True)
-                if step.of_part
-                else checkpoints.read_fold(step.taken)
-            )
-            folded = None if step.before is None else checkpoints.read_fold(step.before)
+    cost = Record()
+    if not checkpoints.is_committed(part.key):
+        if part.source is None:
+            raise StoreError(f"{checkpoints.store}: the part {part.key} is missing; {checkpoints.hint}")
+        started = time.perf_counter()
+        for check in part.checks:
+            check()
         with single_blas_thread():
-            result = stage.fold(folded, taken)
+            result = stage.compute(part.source)
+        # Arrow's pool grows slightly with each partition that is read.
+        pa.default_memory_pool().release_unused()
+        cost = Cost(round(time.perf_counter() - started, 3), peak_memory()).fields()
         with span("commit"):
-            read = {step.taken: taken}
-            if step.before is not None and folded is not None:
-                read[step.before] = folded
-            part = step.taken if step.of_part else None
-            checkpoints.commit_fold(step.fold, result, step.folds, part, read)
+            checkpoints.commit_part(part.key, result, {**part.metadata, **result.note, **cost})
+    tell(_topic(checkpoints), part.key, cost)
+    return part.key, cost
+
+
+def _topic(checkpoints: Checkpoints) -> str:
+    return f"{checkpoints.store}: {checkpoints.stage}"
+
+
+def commit_fold(checkpoints: Checkpoints, stage: Reduction, step: FoldStep, *after: Any) -> str:
+    """Task: perform and commit one step of the reduction; a step that is done lacks its inputs, or is done again.
+
+    One input is in memory at a time.
+    """
+    del after
+    folded, read = None, dict[str, str]()
+    try:
+        for key in (*step.folds, *step.parts):
+            with span("commit"):
+                taken = (
+                    checkpoints.read_fold(key)
+                    if key in step.folds
+                    else checkpoints.read_part(key, folding=True)
+                )
+            with single_blas_thread():
+                folded = stage.fold(folded, taken)
+            read[key] = taken.attempt
+            del taken
+        assert folded is not None, "a step has inputs"
+        with span("commit"):
+            checkpoints.commit_fold(step.fold, folded, step.folds, step.parts, read)
     except StoreError:
         # A worker that was considered lost may have committed this or a later fold and removed the inputs.
         if not _is_done(checkpoints, step):
             raise
-    return f"{checkpoints.stage}-fold-{step.fold}"
+    return step.fold
 
 
 def _is_done(checkpoints: Checkpoints, step: FoldStep) -> bool:
     """Whether a step is done; a later fold may contain it already, since Dask repeats tasks of a worker that died."""
     if checkpoints.has_fold(step.fold):
         return True
-    folded_further = not all(checkpoints.has_fold(fold) for fold in step.folds)
-    return folded_further or (step.of_part and checkpoints.was_folded(step.taken))
+    return not all(map(checkpoints.has_fold, step.folds)) or any(map(checkpoints.was_folded, step.parts))

@@ -17,10 +17,8 @@ from streaming_jsmf.timing import span
 
 #: A document with fewer tokens has no pair of words; Eq. 1 divides by n (n - 1).
 SHORTEST_DOCUMENT = 2
-
 #: Pairs of words in the documents of one sparse product: limits its memory and affects the bits.
 PAIRS_AT_ONCE = 8_000_000
-
 #: Size in bytes of the temporary H X of a row block, so that it stays in the cache between its two uses.
 ROW_BLOCK_BYTES = 8 * 2**20
 
@@ -85,10 +83,10 @@ def scale_rows(indptr: NDArray[Any], counts: NDArray[Any], scale: Floats, out: S
 
 
 def word_sums(block: csr_array[Any], factors: Floats) -> tuple[Floats, Integers]:
-    """Sums over documents, (words, 3), and the number of documents of each word, (words,).
+    """Sums over documents, (words, 2 or more), and the number of documents of each word, (words,).
 
-    H is documents x words. With X = ``factors`` (documents x 3) and g = ``diagonal_excess(counts)``, a word with count
-    c adds c X_0 + g X_1, (c - g) X_1 and c X_2. Documents with X_0 = 0 do not count.
+    H is documents x words. With X = ``factors`` (documents x 2 or more) and g = ``diagonal_excess(counts)``, a word
+    with count c adds c X_0 + g X_1, (c - g) X_1, c X_2, ... Documents with X_0 = 0 do not count.
     """
     sums = block.T @ factors
     if (block.data < 1).any():

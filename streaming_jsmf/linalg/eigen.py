@@ -30,33 +30,24 @@ if TYPE_CHECKING:
 
 #: Vocabularies up to this size use a dense eigensolver.
 DENSE_WORDS = 400
-
 #: Block Davidson: additional vectors iterated, and smallest shift.
 GUARD_VECTORS, SMALLEST_SHIFT = 10, 1e-4
-
 #: Block widths are a multiple of this, because compiled products process remaining columns one by one.
 BLOCK_COLUMNS = 32
-
 #: Residual at which to stop, relative to the first eigenvalue. With float32 products, residuals below the second number
 #: may stop decreasing, so there another step follows only if the last one halved them.
 RESIDUAL_TOLERANCE, RESIDUAL_NOISE = 5e-6, 1e-4
-
 #: Residual at which Lanczos stops, relative to the eigenvalue.
 LANCZOS_TOLERANCE = 1e-10
-
 #: Residual at which block iteration stops, relative to the first eigenvalue, and maximum number of its steps before
 #: Lanczos is used instead.
 BLOCK_RESIDUAL, BLOCK_STEPS = 1e-9, 12
-
 #: Singular values below this fraction of the largest are noise.
 RANK_FLOOR = 1e-7
-
 #: Rows that one thread multiplies at a time.
 THREAD_ROWS = 512
-
 #: Seed of the start vector of Lanczos.
 START_SEED = 20210701
-
 #: Writes the product of a symmetric matrix and its first argument (N x k, float32) to its second argument.
 Times: TypeAlias = Callable[[Single, Single], None]
 
@@ -152,11 +143,7 @@ class RitzBlock:
         self.residual = worst
         # A positive shift keeps the denominators positive if a wanted eigenvalue is not.
         shifts = np.maximum(self.values, SMALLEST_SHIFT * self.values[0]).astype(np.float32)
-
-        def divide(rows: slice) -> None:
-            corrections[rows] /= self.diagonal[rows] + shifts
-
-        on_each(divide, panels(len(self.vectors)))
+        divide_by_shifted(corrections, self.diagonal, shifts)
         # Without scaling, short columns would be treated as noise.
         corrections /= np.maximum(column_lengths(corrections), np.finfo(np.float32).tiny)
         self._times(corrections, self.product[:, k : 2 * k])
@@ -186,21 +173,19 @@ class RitzBlock:
 def subtract_diagonal(diagonal: Floats, vectors: Single, out: Single) -> None:
     """Subtract diag(D) X from ``out``."""
     own = diagonal[:, None].astype(np.float32)
-
-    def subtract(rows: slice) -> None:
-        out[rows] -= own[rows] * vectors[rows]
-
-    on_each(subtract, panels(len(out)))
+    on_each(lambda rows: np.subtract(out[rows], own[rows] * vectors[rows], out=out[rows]), panels(len(out)))
 
 
-def subtract_product(out: Single, tall: Single, small: Single) -> Single:
-    """Subtract a tall matrix times a small one from ``out``, and return ``out``."""
+def subtract_product(out: Single, tall: Single, small: Single) -> None:
+    """Subtract a tall matrix times a small one from ``out``."""
+    on_each(lambda rows: np.subtract(out[rows], tall[rows] @ small, out=out[rows]), panels(len(out)))
 
-    def subtract(rows: slice) -> None:
-        out[rows] -= tall[rows] @ small
 
-    on_each(subtract, panels(len(out)))
-    return out
+def divide_by_shifted(columns: Single, own: Single, shifts: Single) -> None:
+    """Divide by D + theta_j, in place."""
+    on_each(
+        lambda rows: np.divide(columns[rows], own[rows] + shifts, out=columns[rows]), panels(len(columns))
+    )
 
 
 def _bordered(diagonal: Floats, border: Floats, corner: Floats) -> Floats:
@@ -221,11 +206,7 @@ def nystrom_factor(basis: FloatArray, product: FloatArray) -> Single:
     """
     whiten = inverse_square_root(gram(basis, product))
     factor: Single = np.empty((len(product), whiten.shape[1]), dtype=np.float32)
-
-    def assemble(rows: slice) -> None:
-        factor[rows] = product[rows] @ whiten
-
-    on_each(assemble, panels(len(product)))
+    multiply_into(product, whiten, factor)
     return factor
 
 
@@ -275,11 +256,9 @@ def _lanczos(matrix: Floats | LinearOperator[np.float64], n: int, count: int) ->
 def multiply(matrix: Floats, vectors: Floats) -> Floats:
     """``matrix @ vectors`` in panels of rows, on the threads of ``panels.panel_threads``."""
     product = np.empty((matrix.shape[0], vectors.shape[1]))
-
-    def panel(rows: slice) -> None:
-        np.matmul(matrix[rows], vectors, out=product[rows])
-
-    on_each(panel, panels(matrix.shape[0], THREAD_ROWS))
+    on_each(
+        lambda rows: np.matmul(matrix[rows], vectors, out=product[rows]), panels(matrix.shape[0], THREAD_ROWS)
+    )
     return product
 
 

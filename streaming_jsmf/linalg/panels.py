@@ -16,18 +16,16 @@ from contextvars import ContextVar
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Single
 
 #: Default number of rows of a panel.
 PANEL_ROWS = 4096
-
 #: Rows of a panel multiplied in float32; few, so that the rounding error stays at the level of the entries.
 SINGLE_ROWS = 1024
-
 #: Eigenvalues of X'AX below this fraction of the largest are noise of float32 products.
 CORE_FLOOR = 1e-7
-
 #: The same for a Gram matrix, whose eigenvalues are squares: directions down to 1e-6 of the strongest are kept.
 GRAM_FLOOR = 1e-12
 
@@ -83,10 +81,18 @@ def each(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[
         yield waiting.popleft().result()
 
 
-def on_each(function: Callable[[Item], None], items: Iterable[Item]) -> None:
-    """Like ``each``, for functions without a result."""
+def on_each(function: Callable[[Item], object], items: Iterable[Item]) -> None:
+    """Like ``each``, without results."""
     for _ in each(function, items):
         pass
+
+
+def ratio(values: ArrayLike, sizes: Floats, missing: float = 0.0) -> Floats:
+    """values / sizes in float64, or ``missing`` where a size is not positive; one of the shapes is that of both."""
+    # In the memory order of the larger, on which the bits of later sums depend.
+    larger = sizes if np.size(sizes) >= np.size(values) else values
+    found: Floats = np.full_like(larger, missing, dtype=np.float64)
+    return np.divide(values, sizes, out=found, where=sizes > 0)
 
 
 def gram(left: FloatArray, right: FloatArray | None = None) -> Floats:
@@ -150,11 +156,7 @@ def inverse_square_root(core: FloatArray, floor: float = CORE_FLOOR) -> Floats:
 def multiply_into(matrix: FloatArray, small: FloatArray, out: FloatArray) -> None:
     """Set ``out`` (N x r, may be part of ``matrix``) to ``matrix @ small`` (N x p, p x r), in its type."""
     small = small.astype(matrix.dtype, copy=False)
-
-    def product(rows: slice) -> None:
-        out[rows] = matrix[rows] @ small
-
-    on_each(product, panels(matrix.shape[0]))
+    on_each(lambda rows: np.copyto(out[rows], matrix[rows] @ small), panels(matrix.shape[0]))
 
 
 def rotate(matrix: Tall, basis: FloatArray) -> Tall:

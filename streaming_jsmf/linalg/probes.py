@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,6 +12,14 @@ from streaming_jsmf.linalg.typing import Mask, Single
 
 #: Rows drawn from one counter position; affects the bits.
 ROWS_PER_COUNTER = 8192
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A Monte Carlo estimate and its standard error, which is None for a single sample."""
+
+    value: float
+    standard_error: float | None
 
 
 def gaussian_probes(n_words: int, width: int, seed: int, label: str) -> Single:

@@ -18,6 +18,7 @@ from streaming_jsmf.linalg.eigen import (
     block_width,
     column_lengths,
     dense_eigenpairs,
+    divide_by_shifted,
     subtract_diagonal,
     subtract_product,
     with_fixed_signs,
@@ -37,25 +38,19 @@ from streaming_jsmf.linalg.typing import Floats, Integers, Single
 
 #: Davidson steps to the basis Q.
 BASIS_STEPS = 3
-
 #: One in this many documents is held out, to estimate the error of the eigenpairs, unless all are fitted.
 HELD_OUT = 8
-
 #: Most documents that are fitted, or one for every word if that is more. They limit the cost of products with them;
 #: what they leave is corrected by products with all documents.
 FITTED_DOCUMENTS = 80_000
-
 #: Parts of a sample that may be multiplied in parallel. Products are added in order; the number affects the bits.
 ROW_PARTS = 2
-
 #: Ratio of the bound to the first-order estimate of the error, chosen so that the bound holds in nine of ten cases of
 #: ``benchmarks.sample_error``. Corpora whose authors have their own topics need it most. The second number applies to a
 #: basis with other than leading eigenvectors: what it leaves is small, so nearly tied eigenvalues dominate the error.
 MARGIN, REFINED_MARGIN = 2.5, 4.0
-
 #: Blocks outside the span of Q. With one, the error is two to four times as large.
 OUTSIDE_STEPS = 2
-
 #: Directions of T whose squared length is a smaller fraction of the largest are dropped, since float32 rounds them too
 #: coarsely; those of texts are above .01.
 STEP_FLOOR = 1e-4
@@ -234,12 +229,7 @@ def corrected_eigenpairs(
     outside: Single = np.empty((len(basis), found), np.float32)
     multiply_into(steps, outer, outside)
     vectors = np.empty(outside.shape)
-
-    def assemble(rows: slice) -> None:
-        vectors[rows] = basis[rows] @ inner
-        vectors[rows] += outside[rows]
-
-    on_each(assemble, panels(len(basis)))
+    on_each(lambda rows: np.add(basis[rows] @ inner, outside[rows], out=vectors[rows]), panels(len(basis)))
     # C^ V in the span of Q is (Q V) Lambda.
     rest: Single = np.empty_like(outside)
     multiply_into(image, inner, rest)
@@ -263,12 +253,7 @@ def _corrected_matrix(of_sample: Floats, basis: Floats, product: Floats) -> Floa
 
 
 def _outside_steps(
-    sample: csr_array[Any],
-    diagonal: Floats,
-    basis: Single,
-    product: Single,
-    rotation: Floats,
-    shifts: Single,
+    sample: csr_array[Any], diagonal: Floats, basis: Single, product: Single, rotation: Floats, shifts: Single
 ) -> tuple[Single, Single]:
     """Blocks T of ``corrected_eigenpairs`` side by side, unit columns orthogonal to Q, and C_s T."""
     # A power step C Q would also amplify large negative eigenvalues of C, which are common for corpora of short
@@ -277,14 +262,13 @@ def _outside_steps(
     width = shifts.size
     steps, products = (np.empty((len(basis), OUTSIDE_STEPS * width), np.float32) for _ in range(2))
     power = np.empty((len(basis), width), np.float32)
-
-    def first(rows: slice) -> None:
-        power[rows] = (product[rows] + own[rows] * basis[rows]) @ small
-
-    on_each(first, panels(len(basis)))
+    on_each(
+        lambda rows: np.matmul(product[rows] + own[rows] * basis[rows], small, out=power[rows]),
+        panels(len(basis)),
+    )
     for number in range(OUTSIDE_STEPS):
         step = power
-        _divide(step, own, shifts)
+        divide_by_shifted(step, own, shifts)
         # Twice, because the parts may be short and the first subtraction leaves rounding errors of the step.
         for _ in range(2):
             subtract_product(step, basis, single_gram(basis, step).astype(np.float32))
@@ -294,15 +278,6 @@ def _outside_steps(
         steps[:, columns], products[:, columns] = step, power
     subtract_diagonal(diagonal, steps, products)
     return steps, products
-
-
-def _divide(step: Single, own: Single, shifts: Single) -> None:
-    """Divide by D + theta_j, in place."""
-
-    def divide(rows: slice) -> None:
-        step[rows] /= own[rows] + shifts
-
-    on_each(divide, panels(len(step)))
 
 
 def _ritz_values(
@@ -347,12 +322,7 @@ class SampleCertificate:
 
 
 def certify(
-    parts: SampleParts,
-    share: float,
-    basis: Floats,
-    corrected: CorrectedPairs,
-    count: int,
-    leading: int,
+    parts: SampleParts, share: float, basis: Floats, corrected: CorrectedPairs, count: int, leading: int
 ) -> SampleCertificate:
     """Estimate the error of the first ``count`` of the corrected eigenpairs. No pass over the data.
 

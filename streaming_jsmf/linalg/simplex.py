@@ -25,10 +25,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streaming_jsmf.linalg.compiled import compiled
-from streaming_jsmf.linalg.lanes import dot
+from streaming_jsmf.linalg.compiled import compiled, dot
 from streaming_jsmf.linalg.panels import on_each, panel_threads
-from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers, Mask
+from streaming_jsmf.linalg.typing import Floats, Integers, Mask
 
 BLOCK_ROWS = 1024
 #: Differences of g below this fraction of ||x||^2 + ||v||^2 are rounding errors.
@@ -56,12 +55,11 @@ def simplex_least_squares(
 
     X is N x d and may be float32 and memory-mapped, because blocks of ``block_rows`` rows are converted to float64 one
     at a time; V (``vertices``) is K x d. ``threads`` blocks are solved in parallel (None: one per processor). The
-    result does not depend on either. Raises ``ValueError`` if shapes do not match, entries are not finite, or an option
-    is invalid.
+    result does not depend on either. Raises ``ValueError`` if entries are not finite.
     """
-    rows, corners = _checked(X, vertices)
-    if block_rows < 1 or (threads is not None and threads < 1):
-        raise ValueError("block_rows and threads must be positive")
+    rows, corners = np.asarray(X), np.ascontiguousarray(vertices, dtype=np.float64)
+    if not np.isfinite(corners).all():
+        raise ValueError("vertices has entries that are not finite")
     n_rows, n_vertices = rows.shape[0], corners.shape[0]
     weights, gap = np.zeros((n_rows, n_vertices)), np.empty(n_rows)
     columns = np.ascontiguousarray(corners.T)
@@ -82,20 +80,6 @@ def simplex_least_squares(
     with panel_threads(threads):
         on_each(solve, range(0, n_rows, block_rows))
     return SimplexSolution(weights, gap)
-
-
-def _checked(X: ArrayLike, vertices: ArrayLike) -> tuple[FloatArray, Floats]:
-    rows = np.asarray(X)
-    corners = np.ascontiguousarray(vertices, dtype=np.float64)
-    if rows.ndim != 2 or corners.ndim != 2 or rows.shape[1] != corners.shape[1]:
-        raise ValueError(
-            f"X and vertices must be matrices of equal width, not of shapes {rows.shape} and {corners.shape}"
-        )
-    if len(corners) == 0:
-        raise ValueError("at least one vertex is needed")
-    if not np.isfinite(corners).all():
-        raise ValueError("vertices has entries that are not finite")
-    return rows, corners
 
 
 @compiled(nogil=True)
@@ -224,11 +208,9 @@ def _append(
     vertex: int,
     work: Floats,
 ) -> int:
-    """Add a vertex to the passive set, and its row to W; return the new size.
-
-    The pivot of a vertex that (nearly) depends on the others is raised. Steps then assume too large a curvature and
-    stop short of the minimum, but still descend, and further steps follow.
-    """
+    """Add a vertex to the passive set, and its row to W; return the new size."""
+    # The pivot of a vertex that (nearly) depends on the others is raised. Steps then assume too large a curvature and
+    # stop short of the minimum, but still descend, and further steps follow.
     column, product, row = work[0], work[1], inverse[size]
     for i in range(size):
         column[i] = gram[vertex, passive[i]] + shift
@@ -251,10 +233,8 @@ def _append(
 
 @compiled(nogil=True, internal=True)
 def _remove(inverse: Floats, totals: Floats, passive: Integers, size: int, place: int) -> int:
-    """Remove the vertex at ``place`` from the passive set, and its column from W; return the new size.
-
-    Rotations of rows i and i + 1 move this column into the last row, which is then dropped.
-    """
+    """Remove the vertex at ``place`` from the passive set, and its column from W; return the new size."""
+    # Rotations of rows i and i + 1 move this column into the last row, which is then dropped.
     for i in range(place, size - 1):
         upper, lower = inverse[i], inverse[i + 1]
         radius = np.hypot(upper[place], lower[place])

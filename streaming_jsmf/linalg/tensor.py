@@ -1,4 +1,8 @@
-"""Symmetric third-order tensors: sums of cubes by matrix products, their packed form, and changes of basis.
+"""Contributions of documents to STOD's moments of LDA in a basis, and sums of symmetric third-order tensors.
+
+Notation of Wang, Liu, Song, Han (ECML-PKDD 2014): c counts of a document, l its length. Q is an orthonormal basis (N x
+m), p = Q'c, w the weight of the document, h = 1 / (l (l - 1)), rho = h / (l - 2). The corrections of the third moment
+for repeated words depend only on sums of c p' and c (Eqs. 8 to 11), so they need no loop over documents.
 
 The packed form of a symmetric m x m x m tensor has its m (m + 1) (m + 2) / 6 entries with i <= j <= k in the order (0,
 0, 0), (0, 0, 1), ...
@@ -6,21 +10,212 @@ The packed form of a symmetric m x m x m tensor has its m (m + 1) (m + 2) / 6 en
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
+from scipy.sparse import csr_array
 
+from streaming_jsmf.config import DocumentWeights
 from streaming_jsmf.linalg.compiled import compiled
+from streaming_jsmf.linalg.csr import document_weights, multiply_rows
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.typing import FloatArray, Floats
+from streaming_jsmf.timing import span
 
+#: A document with fewer tokens has no triple of words and is excluded from all three moments.
+FEWEST_TOKENS = 3
+#: Documents per block, so that products stay in the cache and float32 sums stay short.
+DOCUMENT_BLOCK = 4096
+#: Nonzeros per block; sorting them by word takes 8 bytes each.
+NONZERO_BLOCK = 2**20
+#: Projected documents are padded with zeros to a multiple of this, because remainders of compiled loops are slow.
+COLUMN_STEP = 8
+#: Words corrected at a time.
+WORD_BLOCK = 1024
 #: Summands multiplied at a time: enough for BLAS, and few enough that pair products stay in the cache.
 ROW_BLOCK = 512
-
 #: Number of values of j in a slab. Larger slabs mean fewer, larger products, but more redundant entries.
 SLAB = 8
+
+
+@dataclass(frozen=True)
+class TensorSums:
+    """Additive statistics of a set of documents for a given Q, not divided by ``total_weight``, the sum of w.
+
+    ``third`` is the sum of w rho p (x) p (x) p, packed. ``triples`` and ``pairs`` (N, m) are the
+    sums of w rho c p' and w h c p'; ``triple_counts``, ``pair_counts`` and ``shares`` (N,) those of w rho c, w h c and
+    w c / l. ``n_documents`` counts documents of at least three tokens.
+    """
+
+    third: Floats
+    triples: Floats
+    pairs: Floats
+    triple_counts: Floats
+    pair_counts: Floats
+    shares: Floats
+    n_documents: int
+    total_weight: float
+
+
+def tensor_weights(lengths: Floats, scheme: DocumentWeights) -> Floats:
+    """Weights of documents of the given lengths (tokens) in STOD's moments; 0 below three tokens."""
+    return np.where(lengths < FEWEST_TOKENS, 0.0, document_weights(lengths, scheme))
+
+
+def tensor_sums(
+    batches: Iterable[tuple[csr_array[Any], Floats]], basis: FloatArray, scheme: DocumentWeights
+) -> TensorSums:
+    """Sum the contributions of documents in order, in one pass over the batches; ``basis`` is Q, N x m.
+
+    A batch has the shares c / l (documents x words, CSR), which stay far from the limits of float32, and the lengths l.
+    Products have the precision of the shares and the basis, which must have the same type; sums are float64.
+    """
+    basis = np.ascontiguousarray(basis)
+    n_words, width = basis.shape
+    cubes = CubeSum(width, basis.dtype)
+    triples, pairs, counts = np.zeros((n_words, width)), np.zeros((n_words, width)), np.zeros((n_words, 3))
+    n_documents, total_weight = 0, 0.0
+    for shares, lengths in batches:
+        weights = tensor_weights(lengths, scheme)
+        n_documents += int(np.count_nonzero(weights))
+        total_weight += float(weights.sum())
+        # Shorter documents have weight 0; the maximum only avoids division by 0.
+        n = np.maximum(lengths, FEWEST_TOKENS)
+        single = weights / (n - 1)
+        double = single / (n - 2)
+        cube_scales = double * n * n
+        product_scales = np.stack([double * n, single * n], axis=1).astype(basis.dtype)
+        count_scales = np.stack([double, single, weights], axis=1)
+        for rows in _blocks(shares.indptr):
+            with span("products"):
+                block = _rows(shares, rows)
+                projected = np.empty((block.shape[0], -(-width // COLUMN_STEP) * COLUMN_STEP), basis.dtype)
+                multiply_rows(block.indptr, block.indices, block.data, basis, projected)
+                # A separate function, so that the sorted nonzeros are freed when it returns.
+                _add_products(block, projected, product_scales[rows], triples, pairs)
+                counts += block.T @ count_scales[rows]
+            with span("cubes"):
+                cubes.add_cubes(projected[:, :width], cube_scales[rows])
+    triple_counts, pair_counts, mean = (np.ascontiguousarray(column) for column in counts.T)
+    vectors = (triple_counts, pair_counts, mean)
+    return TensorSums(cubes.packed(), triples, pairs, *vectors, n_documents, total_weight)
+
+
+def _rows(shares: csr_array[Any], rows: slice) -> csr_array[Any]:
+    """Some rows as views; SciPy's slicing would copy them."""
+    indptr = shares.indptr[rows.start : rows.stop + 1]
+    values = slice(indptr[0], indptr[-1])
+    buffers = (shares.data[values], shares.indices[values], indptr - indptr[0])
+    return csr_array(buffers, shape=(indptr.size - 1, shares.shape[1]), copy=False)
+
+
+def _add_products(
+    block: csr_array[Any], projected: FloatArray, scales: FloatArray, triples: Floats, pairs: Floats
+) -> None:
+    """Add the documents of a block to the sums of their words."""
+    by_word = block.tocsc()
+    add_products(by_word.indptr, by_word.indices, by_word.data, projected, scales, triples, pairs)
+
+
+def _blocks(indptr: NDArray[Any]) -> Iterator[slice]:
+    start, n_documents = 0, indptr.size - 1
+    while start < n_documents:
+        # At least one document, however long it is.
+        fitting = int(np.searchsorted(indptr, indptr[start] + NONZERO_BLOCK, side="right")) - 1
+        stop = min(max(fitting, start + 1), start + DOCUMENT_BLOCK, n_documents)
+        yield slice(start, stop)
+        start = stop
+
+
+@dataclass(frozen=True)
+class BasisMoments:
+    """The first three moments of LDA in Q (N x m): M1 (N,), the mean of c / l; E2 Q, N x m; E3(Q, Q, Q), packed."""
+
+    basis: Floats
+    word_mean: Floats
+    pair_projection: Floats
+    third: Floats
+
+
+def basis_moments(sums: TensorSums, basis: Floats, dtype: type[np.floating[Any]]) -> BasisMoments:
+    """Divide the sums of all documents by their weight and subtract the contribution of repeated words.
+
+    E3 = [A1 - sym(A2) + 2 A3] / W. In the basis both corrections are sums over words of f (x) q (x) q over its three
+    positions, where q is the word's row of Q and f its row of F = G - (2/3) diag(a) Q: A3 is symmetric, so each
+    position gets a third of it. ``sums`` must have a positive total weight; its ``pairs`` are overwritten. ``basis`` is
+    Q, N x m; ``dtype`` is the precision of the products over words.
+    """
+    corrections, pairs = CubeSum(basis.shape[1], dtype), sums.pairs
+    for rows in panels(basis.shape[0], WORD_BLOCK):
+        q = basis[rows]
+        f = sums.triples[rows] - (2.0 / 3.0) * sums.triple_counts[rows, None] * q
+        corrections.add_mixed(q.astype(dtype), f.astype(dtype))
+        pairs[rows] -= sums.pair_counts[rows, None] * q
+        pairs[rows] /= sums.total_weight
+    third = (sums.third - corrections.packed()) / sums.total_weight
+    return BasisMoments(basis, sums.shares / sums.total_weight, pairs, third)
+
+
+@compiled(nogil=True, forceinline=True)
+def _add_documents(
+    documents: NDArray[np.int32],
+    values: FloatArray,
+    projected: FloatArray,
+    scales: FloatArray,
+    triple: FloatArray,
+    pair: FloatArray,
+) -> None:
+    """Add the documents of one word to its two sums (m,); arguments as for ``add_products``."""
+    # Four at a time, so that the sums are loaded and stored a quarter as often.
+    fours = documents.size // 4 * 4
+    for k in range(0, fours, 4):
+        a, b, c, d = documents[k], documents[k + 1], documents[k + 2], documents[k + 3]
+        p, q, r, s = projected[a], projected[b], projected[c], projected[d]
+        a3, b3 = values[k] * scales[a, 0], values[k + 1] * scales[b, 0]
+        c3, d3 = values[k + 2] * scales[c, 0], values[k + 3] * scales[d, 0]
+        a2, b2 = values[k] * scales[a, 1], values[k + 1] * scales[b, 1]
+        c2, d2 = values[k + 2] * scales[c, 1], values[k + 3] * scales[d, 1]
+        for i in range(triple.size):
+            triple[i] += (a3 * p[i] + b3 * q[i]) + (c3 * r[i] + d3 * s[i])
+            pair[i] += (a2 * p[i] + b2 * q[i]) + (c2 * r[i] + d2 * s[i])
+    for k in range(fours, documents.size):
+        row = projected[documents[k]]
+        three, two = values[k] * scales[documents[k], 0], values[k] * scales[documents[k], 1]
+        for i in range(triple.size):
+            triple[i] += three * row[i]
+            pair[i] += two * row[i]
+
+
+@compiled(nogil=True)
+def add_products(
+    bounds: NDArray[Any],
+    documents: NDArray[np.int32],
+    values: FloatArray,
+    projected: FloatArray,
+    scales: FloatArray,
+    triples: Floats,
+    pairs: Floats,
+) -> None:
+    """triples += S' diag(s_0) P and pairs += S' diag(s_1) P, with S (documents x words) in CSC form.
+
+    Sums of a word have the precision of ``values`` and are added in float64. P is ``projected`` (documents x m, or more
+    columns, which are ignored); s_0 and s_1 are the columns of ``scales`` (documents x 2).
+    """
+    width = projected.shape[1]
+    triple, pair = np.empty(width, projected.dtype), np.empty(width, projected.dtype)
+    for word in range(bounds.size - 1):
+        first, last = bounds[word], bounds[word + 1]
+        if first == last:
+            continue
+        triple[:] = 0.0
+        pair[:] = 0.0
+        _add_documents(documents[first:last], values[first:last], projected, scales, triple, pair)
+        for i in range(triples.shape[1]):
+            triples[word, i] += triple[i]
+            pairs[word, i] += pair[i]
 
 
 @dataclass(frozen=True)
@@ -114,51 +309,6 @@ def _position(i: Any, j: Any, k: Any, width: int) -> Any:
 def packed_size(width: int) -> int:
     """Size of the packed form, m (m + 1) (m + 2) / 6."""
     return width * (width + 1) * (width + 2) // 6
-
-
-def unpacked(packed: Floats, width: int) -> Floats:
-    """The full m x m x m tensor of a packed one. Raises ``ValueError`` if its size does not match the width."""
-    if packed.shape != (packed_size(width),):
-        raise ValueError(f"a symmetric tensor of width {width} has {packed_size(width)} entries")
-    full = np.empty((width, width, width))
-    first = 0
-    for a in range(width):
-        rows, columns = np.triu_indices(width - a)
-        part = np.empty((width - a, width - a))
-        part[rows, columns] = part[columns, rows] = packed[first : first + rows.size]
-        first += rows.size
-        full[a, a:, a:] = full[a:, a, a:] = full[a:, a:, a] = part
-    return full
-
-
-def in_basis(tensor: Floats, basis: Floats) -> Floats:
-    """T(W, W, W), k x k x k, of a symmetric m x m x m tensor; ``basis`` is W, m x k."""
-    m, k = basis.shape
-    # Transform the last mode and rotate the modes, three times.
-    for _ in range(3):
-        tensor = np.moveaxis((tensor.reshape(-1, m) @ basis).reshape(*tensor.shape[:2], k), 2, 0)
-    return symmetrised(tensor)
-
-
-def symmetrised(tensor: Floats) -> Floats:
-    """Mean over the six permutations of the modes."""
-    orders = [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
-    total = np.zeros_like(tensor)
-    for order in orders:
-        total += tensor.transpose(order)
-    return total / len(orders)
-
-
-def vector_product(matrix: Floats, vector: Floats) -> Floats:
-    """M (x) v summed over its three positions: M_ij v_k + M_ik v_j + M_jk v_i, for a symmetric M."""
-    outer = matrix[:, :, None] * vector
-    return np.asarray(outer + outer.transpose(0, 2, 1) + outer.transpose(2, 0, 1))
-
-
-def cube(vector: Floats) -> Floats:
-    """v (x) v (x) v."""
-    product: Floats = vector[:, None, None] * vector[:, None] * vector
-    return product
 
 
 @compiled(nogil=True)

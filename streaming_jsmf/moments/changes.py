@@ -44,8 +44,6 @@ logger = logging.getLogger(__name__)
 class Changes:
     """Changes to a store: removals and additions in one step, then the merges in order, then the third moment.
 
-    Attributes
-    ----------
     remove : Paths of corpora, names or hashes of shards.
     add : Paths or URLs of corpora with the same words.
     merge : Paths of moments stores.
@@ -108,10 +106,7 @@ def _holds(store: Moments, changes: Changes) -> bool:
 
 
 def require_changeable(
-    found: Moments,
-    corpus: str | Path | Corpus,
-    settings: ScanSettings | None,
-    changes: Changes,
+    found: Moments, corpus: str | Path | Corpus, settings: ScanSettings | None, changes: Changes
 ) -> None:
     """Refuse to change a store with other settings or corpora, for example after a mistyped path."""
     # The third moment does not have to match: it is added on request, and never removed.
@@ -202,13 +197,6 @@ def follow_corpus(
     if words_digest(corpus.vocabulary().words) != store.manifest.vocabulary:
         raise InputError(
             f"{corpus.root} has other words than {path}; fit a model of it, or ingest it with these words"
-        )
-    shards = {sha256 for entry in store.manifest.corpora for sha256 in entry.shards.values()}
-    if corpus.location not in store.manifest.paths and shards.isdisjoint(
-        each.sha256 for each in corpus.shards
-    ):
-        raise InputError(
-            f"{path}: was made of {', '.join(store.manifest.paths)}, not of {corpus.location}; give that"
         )
     if following(store.manifest, corpus) == store.manifest and store.is_complete():
         return store

@@ -55,18 +55,24 @@ def damage_of_outcome(store: Moments, stage: str) -> Iterator[StoreError]:
 
 def damage_of_word_ids(store: Moments) -> Mapping[int, StoreError]:
     """Damage to the word ids of each corpus, by corpus index."""
-    errors = {
-        number: _error_of(partial(store.word_ids, entry))
-        for number, entry in enumerate(store.manifest.corpora)
-    }
-    return {number: error for number, error in errors.items() if error is not None}
+    return _errors({n: partial(store.word_ids, entry) for n, entry in enumerate(store.manifest.corpora)})
 
 
 def damage_of_groups(store: Moments) -> Mapping[StorePath, StoreError]:
     """Damage to the Zarr metadata of the group directories, which other Zarr readers need."""
-    hint, places = store.hint, (store.path / PARTIALS, store.path / RECORDS)
-    errors = {place: _error_of(partial(read_attributes, place, hint=hint)) for place in places}
-    return {place: error for place, error in errors.items() if error is not None}
+    places = (store.path / PARTIALS, store.path / RECORDS)
+    return _errors({place: partial(read_attributes, place, hint=store.hint) for place in places})
+
+
+def _errors(reads: Mapping[Any, Callable[[], object]]) -> dict[Any, StoreError]:
+    """The errors of those functions that raise one."""
+    found = {}
+    for key, read in reads.items():
+        try:
+            read()
+        except StoreError as error:
+            found[key] = error
+    return found
 
 
 def damage_of_scan(
@@ -97,9 +103,10 @@ def _damaged(
     checkpoints: Checkpoints, kind: Kind, keys: frozenset[str], *, arrays: bool = True
 ) -> dict[tuple[Kind, str], StoreError]:
     found = {key: checkpoints.damage(kind, key, arrays=arrays) for key in sorted(keys)}
+    errors = {(kind, key): error for key, error in found.items() if error is not None}
     # A worker of an earlier run may still be folding; a result that it has just removed is not damaged.
-    still = checkpoints.parts() if kind == "part" else checkpoints.folds()
-    return {(kind, key): error for key, error in found.items() if error is not None and key in still}
+    still = checkpoints.committed()[0 if kind == "part" else 1] if errors else ()
+    return {found: error for found, error in errors.items() if found[1] in still}
 
 
 def _missing(checkpoints: Checkpoints, what: str) -> StoreError:
@@ -111,14 +118,6 @@ def _kept_scans(store: Moments) -> Iterator[tuple[Checkpoints, FoldOrder]]:
     for stage in store.stages:
         for _, order in stage.scans(store) if stage.keeps_fold(store.settings) else ():
             yield store.checkpoints(stage.name), order
-
-
-def _error_of(read: Callable[[], object]) -> StoreError | None:
-    try:
-        read()
-    except StoreError as error:
-        return error
-    return None
 
 
 def leftovers(store: Moments) -> list[StorePath]:
@@ -171,7 +170,8 @@ def provenance(store: Moments) -> dict[str, Any]:
     notes = [note for record in records for note in record["history"]]
     for stage in store.missing_stages:
         checkpoints = store.checkpoints(stage)
-        notes += checkpoints.history(sorted(checkpoints.parts()))
+        committed = checkpoints.parts()
+        notes += checkpoints.history(sorted(committed), committed)
     costs = [cost for cost in map(Cost.from_fields, notes) if cost is not None]
     found: dict[str, Any] = {}
     if records:

@@ -31,10 +31,8 @@ from streaming_jsmf.validation import Strict, explain
 KIND = "streaming_jsmf.moments"
 
 FORMAT_VERSION = 3
-
 #: Increase when the same settings give different bits; part of the settings' fingerprint.
 ALGORITHM_VERSION = 7
-
 #: Name prefix of the arrays that ``WordIds`` describes.
 WORD_IDS = "columns-"
 
@@ -208,10 +206,7 @@ def _settings_fingerprint(fields: Mapping[str, Any]) -> str:
 
 def with_third_moment(manifest: StoreManifest) -> StoreManifest:
     fields = replace(manifest.scan_settings, third_moment=True).fields()
-    return manifest.changed(
-        settings=fields,
-        settings_fingerprint=_settings_fingerprint(fields),
-    )
+    return manifest.changed(settings=fields, settings_fingerprint=_settings_fingerprint(fields))
 
 
 def with_corpus(manifest: StoreManifest, corpus: Corpus) -> StoreManifest:

@@ -13,7 +13,7 @@ from streaming_jsmf.corpus.units import Partition, WorkUnit
 from streaming_jsmf.errors import option
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.csr import ROW_BLOCK_BYTES
-from streaming_jsmf.linalg.document_tensor import NONZERO_BLOCK
+from streaming_jsmf.linalg.tensor import NONZERO_BLOCK
 from streaming_jsmf.moments.manifest import StoreManifest
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.stages import stages_of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,8 +20,6 @@ from streaming_jsmf.moments.stages.range import reindex
 from streaming_jsmf.moments.store import Moments, read_store
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.storage.replace import store_written
-
-logger = logging.getLogger(__name__)
 
 
 def merge_stores(
@@ -133,11 +130,7 @@ def _union(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[tuple[str, 
 
 
 def _copy_parts(
-    source: Moments,
-    target: Checkpoints,
-    keys: Sequence[str],
-    rows: Integers | None = None,
-    n_words: int = 0,
+    source: Moments, target: Checkpoints, keys: Sequence[str], rows: Integers | None = None, n_words: int = 0
 ) -> None:
     """Commit the parts of a store under other keys, with its words in other ``rows`` of ``n_words``."""
     parts = source.checkpoints("range")

@@ -23,7 +23,7 @@ from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import (
     PARTIALS,
     RECORDS,
-    Checkpoints,
+    Committed,
     Held,
     PartialResult,
     forget_record,
@@ -118,14 +118,16 @@ def _run_stage(store: Moments, number: int, executor: Executor, load: Partitions
             # Until scan 1 is committed again, a failed change falls back on the fold of the earlier state.
             earlier = read_record(store.path, stage.name, store.hint)
             checkpoints = replace(checkpoints, protected=None if earlier is None else str(earlier["covers"]))
+        history = list[dict[str, Any]]()
         for reduction, order in scans:
+            known = checkpoints.committed()
             # The workers need the memory.
             store.forget(store.stages[number:])
-            parts = _parts(store, stage, order, checkpoints, load)
-            run_job(Job(checkpoints, reduction, parts, order), executor)
+            parts = _parts(store, stage, order, known, load)
+            made = run_job(Job(checkpoints, reduction, parts, order), executor, known)
+            history += checkpoints.history(order.keys, made)
         with single_blas_thread(), panel_threads(executor.threads_here):
             final = stage.final(store, (checkpoints.read_fold(order.total) for _, order in scans))
-        history = [note for _, order in scans for note in checkpoints.history(order.keys)]
         commit(store, stage.name, final, history, mixed=executor.mixed)
         if not stage.keeps_fold(store.settings):
             checkpoints.clear()
@@ -177,11 +179,11 @@ def _write(
 
 
 def _parts(
-    store: Moments, stage: Stage, order: FoldOrder, checkpoints: Checkpoints, load: Partitions
+    store: Moments, stage: Stage, order: FoldOrder, committed: Committed, load: Partitions
 ) -> tuple[Part, ...]:
     """The parts of a scan, with their sources if some must be read."""
     partitions = store.manifest.partitions
-    known, folds = checkpoints.committed()
+    known, folds = committed
     held = order.covered(folds)
     complete = all(key in known or i in held for i, key in enumerate(order.keys))
     sources = [None] * len(partitions) if complete else stage.sources(store, load)
@@ -192,10 +194,8 @@ def _parts(
 
 
 def _discard_damage(store: Moments, stage: Stage, *, complete: bool) -> bool:
-    """Discard damaged results of a stage; return whether something is missing that running the stage computes.
-
-    A readable record stays until it is replaced: it has the history, and its digests identify damaged arrays.
-    """
+    """Discard damaged results of a stage; return whether something is missing that running the stage computes."""
+    # A readable record stays until it is replaced: it has the history, and its digests identify damaged arrays.
     damaged = _warn_each(damage_of_outcome(store, stage.name), "is computed again")
     if damaged and not store.has_outcome(stage.name):
         forget_record(store.path, stage.name)
@@ -239,7 +239,7 @@ def _compute_kept_parts(store: Moments, stage: Stage, executor: Executor, load: 
         "repair: partitions computed again: %s", ", ".join(str(i) for i, lacks in enumerate(missing) if lacks)
     )
     parts = tuple(map(partition_part, compress(order.keys, missing), compress(load(), missing)))
-    missing_parts = Job(checkpoints, reduction, parts).graph(frozenset(), executor.tasks_at_once)
+    missing_parts = Job(checkpoints, reduction, parts).graph(executor.tasks_at_once)
     if missing_parts is not None:
         executor.compute(missing_parts)
 

@@ -132,10 +132,8 @@ def _planned(
     execution: Execution,
     overwrite: bool,
 ) -> Callable[[Executor], Moments] | None:
-    """The scan of a corpus into a new store or one that contains it; None if the store is complete and intact.
-
-    Another store is replaced with ``overwrite``.
-    """
+    """The scan of a corpus into a new store or one that contains it; None if the store is complete and intact."""
+    # Another store is replaced with ``overwrite``.
     if stored is None:
         asked = _new(corpus, settings, execution)
     else:
@@ -246,10 +244,8 @@ def _wanted(
 
 
 def _as_stored(store: Moments, wanted: ScanSettings, execution: Execution) -> ScanSettings:
-    """The requested settings with the choices of an existing store where they leave a choice.
-
-    If they then differ from the store's only by fewer topics, the store's are returned.
-    """
+    """The requested settings with the choices of an existing store where they leave a choice."""
+    # If they then differ from the store's only by fewer topics, the store's are returned.
     stored = replace(store.settings, third_moment=wanted.third_moment)
     if execution.memory is not None:
         # The store may have been started with another budget or number of workers.

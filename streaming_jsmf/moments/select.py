@@ -18,6 +18,7 @@ from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS, Eigenpairs, block_width
 from streaming_jsmf.linalg.probes import keyed_generator
 from streaming_jsmf.linalg.sampled import apply_sample, corrected_eigenpairs, sample_eigenpairs
+from streaming_jsmf.linalg.tensor import BasisMoments
 from streaming_jsmf.linalg.typing import Floats, Integers
 from streaming_jsmf.moments.stages.range import (
     RangeReduction,
@@ -27,14 +28,12 @@ from streaming_jsmf.moments.stages.range import (
     sample_probes,
     scaled,
 )
-from streaming_jsmf.moments.stages.third_moment import TensorMoments
 from streaming_jsmf.moments.store import Moments
 
 Label = str | int | None
 
 #: Label of documents whose metadata column is null.
 NULL = "null"
-
 #: With fewer parts, bootstrap samples are identical too often.
 FEWEST_PARTS = 4
 
@@ -123,7 +122,7 @@ class SelectedMoments(Moments):
     def digests(self, *, third_moment: bool = False) -> dict[str, str]:
         return {**super().digests(third_moment=third_moment), "partitions": self.partitions}
 
-    def tensor_moments(self) -> TensorMoments:
+    def tensor_moments(self) -> BasisMoments:
         """Raise ``InputError``: partitions have no third moment."""
         raise InputError(
             f"{self.path}: the third moment is that of the whole store; leave {option.partitions} out, or scan the "

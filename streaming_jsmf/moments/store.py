@@ -26,14 +26,14 @@ from streaming_jsmf.errors import InputError, StoreError, TooFewFactorsError, op
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import RECORDS, Checkpoints, Held, key_of, read_record
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.linalg.document_tensor import FEWEST_TOKENS, BasisMoments
 from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_factor
+from streaming_jsmf.linalg.tensor import FEWEST_TOKENS, BasisMoments
 from streaming_jsmf.linalg.typing import Floats, Integers, Single
 from streaming_jsmf.moments.manifest import CorpusEntry, StoreManifest, read_manifest
 from streaming_jsmf.moments.stages import stages_of
 from streaming_jsmf.moments.stages.base import Stage
 from streaming_jsmf.moments.stages.range import read_sample
-from streaming_jsmf.moments.stages.third_moment import TensorMoments, adding_command
+from streaming_jsmf.moments.stages.third_moment import adding_command
 from streaming_jsmf.storage.arrays import ArrayDigest, Variable, read_array
 from streaming_jsmf.storage.paths import StorePath, store_path
 
@@ -98,7 +98,8 @@ class Moments:
     @property
     def reads_twice(self) -> bool:
         """Whether any stage after scan 1 reads the corpora."""
-        return sum(stage.reads_corpora(self) for stage in self.stages) > 1
+        settings = self.settings
+        return settings.exact or settings.third_moment or (settings.has_projection and self.sample_share < 1)
 
     @cached_property
     def order(self) -> FoldOrder:
@@ -231,8 +232,7 @@ class Moments:
         if known is None:
             return None
         expected = ArrayDigest(known.sha256, (known.n_words,), "int64")
-        ids: Integers = read_array(self.path, known.name, expected, hint=self.hint)
-        return ids
+        return np.asarray(read_array(self.path, known.name, expected, hint=self.hint))
 
     # The moments.
 
@@ -338,13 +338,11 @@ class Moments:
         """
         ids = np.asarray(words)
         if self.settings.exact:
-            exact: Floats = self.cooccurrence()[ids]
-            return exact
+            return np.asarray(self.cooccurrence()[ids])
         if self.settings.range_finder == "sample":
             return self._sampled_rows(ids)
         pairs = self._all_eigenpairs
-        products: Floats = (pairs.vectors[ids] * pairs.values) @ pairs.vectors.T
-        return products
+        return np.asarray((pairs.vectors[ids] * pairs.values) @ pairs.vectors.T)
 
     def _sampled_rows(self, ids: NDArray[np.integer[Any]]) -> Floats:
         documents = self.sample()
@@ -352,7 +350,7 @@ class Moments:
         rows[np.arange(ids.size), ids] -= self.diagonal[ids]
         return rows
 
-    def tensor_moments(self) -> TensorMoments:
+    def tensor_moments(self) -> BasisMoments:
         """The three moments of LDA in the basis, read on each call. No scan.
 
         Raises ``InputError`` if the store lacks the third moment, no document has three tokens, or these are the
@@ -368,8 +366,7 @@ class Moments:
                 f"{self.path}: no document has {FEWEST_TOKENS} tokens or more, so there is no third moment; use "
                 f"{option.engine('lr-jsmf')}, or ingest longer documents"
             )
-        arrays = (self.read(name) for name in ("word_mean", "pair_projection", "third_moment"))
-        return TensorMoments(self.read("basis"), BasisMoments(*arrays))
+        return BasisMoments(*map(self.read, ("basis", "word_mean", "pair_projection", "third_moment")))
 
 
 def read_store(path: StorePath) -> Moments:

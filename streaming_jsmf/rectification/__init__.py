@@ -1,5 +1,5 @@
 """Rectification of moments: make them low-rank, positive semidefinite and non-negative, like moments of topics.
 
-``enn`` is the default (LR-JSMF, Algorithm 3); ``alternating`` (AP, Dykstra), ``palm`` and ``diagonal`` are for
+``enn`` is the default (LR-JSMF, Algorithm 3); ``complete`` (AP, Dykstra, diagonal completion) and ``palm`` are for
 comparison. All return a ``result.Rectification``. Pure functions of arrays; imports ``linalg`` and below.
 """

@@ -16,31 +16,22 @@ where C_off is C_AA without its diagonal. Each word gets the median over random 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from streaming_jsmf.linalg.eigen import Eigenpairs, leading_left_vectors, leading_pairs, symmetric_eigenpairs
-from streaming_jsmf.linalg.panels import each, panel_threads, panels
+from streaming_jsmf.linalg.panels import each, panels
 from streaming_jsmf.linalg.probes import keyed_generator
 from streaming_jsmf.linalg.typing import Floats, Integers
-from streaming_jsmf.rectification.result import (
-    MAX_ITERATIONS,
-    TOLERANCE,
-    OnIteration,
-    Rectification,
-    positive_half,
-    require_pairs,
-)
+from streaming_jsmf.rectification.result import OnIteration, Rectification, iterated, positive_half
 
 #: Rows of C recomputed at a time. Affects the bits, because the norm of the step is summed over panels.
 PANEL_ROWS = 512
-
 #: Number of halvings, each with its own permutation.
 HALVINGS = 30
-
 #: A word is in the subspace if 1 - P_ii is at most this. Its equation is then 0 = 0, up to rounding.
 INSIDE = 1e-10
-
 #: Conjugate gradients stop at this relative residual, or after this many steps.
 SOLVER_TOLERANCE, SOLVER_STEPS = 1e-12, 500
 
@@ -51,55 +42,43 @@ def alternating_projection(
     n_topics: int,
     *,
     dykstra: bool = False,
-    max_iterations: int = MAX_ITERATIONS,
-    tolerance: float = TOLERANCE,
-    threads: int = 1,
-    on_iteration: OnIteration | None = None,
+    **stopping: Any,
 ) -> Rectification:
     """AP on the complete C, O(N^2 K) per iteration, warm-started from the eigenvectors of the previous one.
 
     ``matrix`` is C, N x N, symmetric, and is overwritten; ``pairs`` are its leading algebraic eigenpairs, at least K
-    (more speed up the iteration). Stops once ||C_t+1 - C_t||_F is below ``tolerance`` ||C_t||_F;
-    ``on_iteration`` receives the number and the relative change of each iteration. The bits do not depend on
-    ``threads``. Returns C*, non-negative, as ``matrix`` and its nearest Y Y' as ``rectified``. Raises ``ValueError`` if
-    there are fewer than K eigenpairs.
+    (more speed up the iteration). ``stopping`` are keyword arguments of ``iterated``; the change is that of C_t,
+    ||C_t+1 - C_t||_F / ||C_t||_F. Returns C*, non-negative, as ``matrix`` and its nearest Y Y' as ``rectified``.
 
     With ``dykstra`` each projection first restores what it last removed. For convex sets this finds the nearest common
     point instead of any one. Matrices of rank K are not convex, so nothing is guaranteed. Iterations are slower,
     because the restored spectrum has no gap, and two N x N matrices are in memory.
     """
-    require_pairs(pairs, n_topics, "Dykstra's projections" if dykstra else "alternating projections")
     # For Dykstra, the positive part is C_t, the negative part is what the non-negative projection removed.
     c = matrix
     # C_t plus what the rank-K projection removed.
     restored = c.copy() if dykstra else None
-    n, change, number, shift = c.shape[0], np.inf, 0, 0.0
-    with panel_threads(threads):
-        for number in range(1, max_iterations + 1):
-            y = positive_half(pairs, n_topics)
-            shift = _normalizing_shift(y)
-            if restored is None:
-                change = _replace(c, y, shift)
-                pairs = leading_pairs(c, pairs.vectors, n_topics)
-            else:
-                change = _replace_both(c, restored, y, shift)
-                pairs = symmetric_eigenpairs(restored, n_topics)
-            if on_iteration is not None:
-                on_iteration(number, change)
-            if change < tolerance:
-                break
+    n, shift = c.shape[0], 0.0
+
+    def step(_: int) -> float:
+        nonlocal pairs, shift
+        y = positive_half(pairs, n_topics)
+        # The constant that makes the sum of Y Y' 1, which gives the nearest such matrix.
+        shift = (1.0 - float(np.sum(y.sum(axis=0) ** 2))) / len(y) ** 2
+        if restored is None:
+            change = _replace(c, y, shift)
+            pairs = leading_pairs(c, pairs.vectors, n_topics)
+        else:
+            change = _replace_both(c, restored, y, shift)
+            pairs = symmetric_eigenpairs(restored, n_topics)
+        return change
+
+    ended = iterated(step, **stopping)
     if dykstra:
         np.maximum(c, 0.0, out=c)
         pairs = symmetric_eigenpairs(c, n_topics)
     y = positive_half(pairs, n_topics)
-    return Rectification(
-        y, number, change, change < tolerance, uniform_mass=shift * n**2, checked_words=n, matrix=c
-    )
-
-
-def _normalizing_shift(y: Floats) -> float:
-    """The constant to add to each entry of Y Y' to make the sum 1, which gives the nearest such matrix."""
-    return (1.0 - float(np.sum(y.sum(axis=0) ** 2))) / len(y) ** 2
+    return Rectification(y, **ended, uniform_mass=shift * n**2, checked_words=n, matrix=c)
 
 
 def _replace(c: Floats, y: Floats, shift: float) -> float:
@@ -155,12 +134,9 @@ def diagonal_completion(
 
     ``matrix`` is C, N x N, symmetric, and is overwritten; ``seed`` determines the random halvings. ``on_iteration``
     receives the number of each halving and the change of its diagonal, relative to ||C||_F. Returns C* as ``matrix``,
-    the nearest Y Y' as ``rectified``, and the final relative change of the diagonal. Raises ``ValueError`` if there are
-    fewer than 2 K words.
+    the nearest Y Y' as ``rectified``, and the final relative change of the diagonal. There are at least 2 K words.
     """
     n = matrix.shape[0]
-    if n < 2 * n_topics:
-        raise ValueError(f"{n} words cannot be halved for {n_topics} topics")
     old, norm = np.diagonal(matrix).copy(), float(np.linalg.norm(matrix))
     estimates = np.empty((halvings, n))
     for number in range(halvings):

@@ -23,53 +23,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import Acceleration
-from streaming_jsmf.linalg.compiled import compiled
+from streaming_jsmf.linalg.compiled import compiled, dot
 from streaming_jsmf.linalg.eigen import Eigenpairs, with_fixed_signs
-from streaming_jsmf.linalg.lanes import dot
 from streaming_jsmf.linalg.panels import (
     GRAM_FLOOR,
     each,
     gram,
     inverse_square_root,
-    panel_threads,
     panels,
     rotate,
     single_gram,
 )
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers, Mask, Single
 from streaming_jsmf.rectification.result import (
-    MAX_ITERATIONS,
-    TOLERANCE,
-    OnIteration,
     Rectification,
     change_by_step,
     change_of_grams,
+    iterated,
     positive_half,
-    require_pairs,
     scaled_vectors,
 )
 
 #: Increase when the same moments give other bits; part of the fingerprint of a model.
 ALGORITHM_VERSION = 3
-
 #: Printed steps before momentum starts, because the leading directions may change while E is large.
 PRINTED_STEPS = 5
-
 #: Friction a of the momentum (t - 1) / (t + a - 1). Nesterov's a = 3 ends farther from the limit of plain iteration.
 FRICTION = 5.0
-
 #: Steps with momentum that reuse the positions of the negative entries of an earlier one.
 REUSED_STEPS = 3
-
 #: Y' C_op Y is treated as singular if its smallest eigenvalue is below this fraction of the largest.
 RANK_FLOOR = 1e-10
-
 #: Rows of Y Y_I' computed at a time, and of N x K arrays updated at a time, so that they stay in the cache.
 BLOCK_ROWS, STEP_ROWS = 256, 1024
-
 #: Rows of E multiplied by a thread, a multiple of ``BLOCK_ROWS``. Their contributions to rows I are added in order.
 GROUP_ROWS = 2048
-
 #: Columns of the nonzeros of some rows, in CSR form: bounds of the rows, and columns.
 Positions: TypeAlias = tuple[Integers, NDArray[Any]]
 
@@ -86,15 +74,11 @@ def epsilon_nonnegative(
     shares: Floats | None = None,
     checked_words: int | None = None,
     acceleration: Acceleration = "momentum",
-    max_iterations: int = MAX_ITERATIONS,
-    tolerance: float = TOLERANCE,
-    threads: int = 1,
-    on_iteration: OnIteration | None = None,
+    **stopping: Any,
 ) -> Rectification:
     """ENN from truncated eigenpairs of C; no pass over the data, O(N |I| K) per step.
 
-    The topic correlations A of an unconverged result have a sum far from 1. Raises ``ValueError`` if there are fewer
-    than K eigenpairs.
+    The topic correlations A of an unconverged result have a sum far from 1.
 
     Parameters
     ----------
@@ -103,25 +87,21 @@ def epsilon_nonnegative(
         the paper.
     checked_words : |I|, number of rows of largest norm, or all if there are fewer. None: 10 K + 1000, as in the paper.
     acceleration : ``momentum``, or ``none`` for Algorithm 3 as printed.
-    max_iterations, tolerance, threads, on_iteration : As in ``complete.alternating_projection``.
+    stopping : Keyword arguments of ``iterated``.
     """
-    require_pairs(pairs, n_topics, "ENN")
     n = pairs.vectors.shape[0]
     shares = np.full(n, 1.0 / n) if shares is None else shares
     occurring = np.asarray(pairs.vectors.any(axis=1))
     # C has no entries for the other words; any missing mass given to them would be corrected away again.
     these = pairs if occurring.all() else Eigenpairs(pairs.values, pairs.vectors[occurring])
     size = papers_rows(n_topics) if checked_words is None else checked_words
-    state, change, number = _Iteration(these, n_topics, size, shares[occurring]), np.inf, 0
-    with panel_threads(threads):
-        for number in range(1, max_iterations + 1):
-            printed = acceleration == "none" or number <= PRINTED_STEPS
-            change = state.printed_step() if printed else state.momentum_step()
-            if on_iteration is not None:
-                on_iteration(number, change)
-            if change < tolerance:
-                break
-    return state.result(occurring, number, float(change), change < tolerance)
+    state = _Iteration(these, n_topics, size, shares[occurring])
+
+    def step(number: int) -> float:
+        printed = acceleration == "none" or number <= PRINTED_STEPS
+        return state.printed_step() if printed else state.momentum_step()
+
+    return state.result(occurring, iterated(step, **stopping))
 
 
 class _Iteration:
@@ -137,7 +117,7 @@ class _Iteration:
         # Number of steps that have reused the positions of the negative entries.
         self.reused = REUSED_STEPS
 
-    def result(self, occurring: Mask, iterations: int, change: float, converged: bool) -> Rectification:
+    def result(self, occurring: Mask, ended: dict[str, Any]) -> Rectification:
         """The last Y, with zero rows for words that do not occur, and what its operator has left."""
         # The same Y Y' with orthogonal columns, longest first.
         values, rotation = np.linalg.eigh(gram(self.y))
@@ -150,11 +130,9 @@ class _Iteration:
             rectified[occurring] = y
         return Rectification(
             rectified,
-            iterations,
-            change,
-            converged,
-            self.operator.correction_mass,
-            self.operator.uniform_mass,
+            **ended,
+            correction_mass=self.operator.correction_mass,
+            uniform_mass=self.operator.uniform_mass,
             checked_words=len(y) - len(outside),
             epsilon=float(squares.max(initial=0.0)),
             left_out=float(squares.sum() / np.linalg.norm(values)) if squares.any() else 0.0,
@@ -207,10 +185,8 @@ class _Iteration:
 
 
 def _truncated_eig(operator: _Operator, vectors: Single) -> tuple[Floats, Single]:
-    """Leading eigenpairs of C_op by a power step from those of the previous one, which replaces Lanczos.
-
-    Ritz pairs in the span of Z = C_op U, from Z' C_op Z and Z'Z, so that Z need not be orthonormal.
-    """
+    """Leading eigenpairs of C_op by a power step from those of the previous one, which replaces Lanczos."""
+    # Ritz pairs in the span of Z = C_op U, from Z' C_op Z and Z'Z, so that Z need not be orthonormal.
     block = operator.times(vectors)
     # With unit columns, which are nearly orthogonal, the Gram matrix is well conditioned.
     block /= np.maximum(np.sqrt(np.einsum("ij,ij->j", block, block)), np.finfo(np.float32).tiny)

@@ -8,25 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from streaming_jsmf.linalg.eigen import Eigenpairs, multiply
-from streaming_jsmf.linalg.panels import gram, panel_threads, panels
+from streaming_jsmf.linalg.panels import gram, panels
 from streaming_jsmf.linalg.typing import FloatArray, Floats
-from streaming_jsmf.rectification.result import (
-    MAX_ITERATIONS,
-    TOLERANCE,
-    OnIteration,
-    Rectification,
-    change_of_grams,
-    positive_half,
-    require_pairs,
-)
+from streaming_jsmf.rectification.result import Rectification, change_of_grams, iterated, positive_half
 
 #: The step size is 1 / (GAMMA L) for the Lipschitz constant L of the gradient.
 GAMMA = 1.005
-
 #: s, the penalty on the difference between X and Y.
 PENALTY = 1e-4
 
@@ -82,42 +74,36 @@ def palm(
     n_topics: int,
     *,
     inertial: bool = False,
-    max_iterations: int = MAX_ITERATIONS,
-    tolerance: float = TOLERANCE,
-    threads: int = 1,
-    on_iteration: OnIteration | None = None,
+    **stopping: Any,
 ) -> Rectification:
     """PALM from truncated eigenpairs of C: two multiplications by C per step. J never rises after the first step.
 
     Y is non-negative, so Y Y' needs no epsilon. Convergence is slow: check ``converged``. J is returned as
     ``objective``. With ``inertial``, each step is extrapolated from the last two points, unless that raises J.
-    ``pairs`` are the leading algebraic eigenpairs of C, at least K. Stops once the relative change of Y Y' is below
-    ``tolerance``; ``on_iteration`` is called with the number and the relative change of each step. The bits do not
-    depend on ``threads``. Raises ``ValueError`` if there are fewer than K eigenpairs.
+    ``pairs`` are the leading algebraic eigenpairs of C, at least K; ``stopping`` are keyword arguments of ``iterated``.
     """
-    require_pairs(pairs, n_topics, "PALM")
     half = positive_half(pairs, n_topics)
     # The sign of an eigenvector is arbitrary; choose it so that projection keeps the longer part of each column.
     kept = np.sum(np.maximum(half, 0.0) ** 2, axis=0)
     lost = np.sum(np.minimum(half, 0.0) ** 2, axis=0)
     half = half * np.where(lost > kept, -1.0, 1.0)
-    with panel_threads(threads):
-        # The start has negative entries and is not feasible, so its J is infinite.
-        point, change, number, age = _Point(half, half, operator.multiply(half), np.inf), np.inf, 0, 1
-        before = point
-        for number in range(1, max_iterations + 1):
-            inertia = (age - 1) / (age + 2) if inertial else 0.0
-            new = _step(operator, point, before, inertia)
-            if inertia > 0 and new.objective > point.objective:
-                new, age = _step(operator, point, before, 0.0), 0
-            change = change_of_grams(new.y.T @ new.y, point.y.T @ point.y, new.y.T @ point.y)
-            # The first point is not feasible, so do not extrapolate from it.
-            before, point, age = (point if number > 1 else new), new, age + 1
-            if on_iteration is not None:
-                on_iteration(number, change)
-            if change < tolerance:
-                break
-    return Rectification(point.y, number, change, change < tolerance, objective=float(point.objective))
+    # The start has negative entries and is not feasible, so its J is infinite.
+    before = point = _Point(half, half, operator.multiply(half), np.inf)
+    age = 1
+
+    def step(number: int) -> float:
+        nonlocal before, point, age
+        inertia = (age - 1) / (age + 2) if inertial else 0.0
+        new = _step(operator, point, before, inertia)
+        if inertia > 0 and new.objective > point.objective:
+            new, age = _step(operator, point, before, 0.0), 0
+        change = change_of_grams(new.y.T @ new.y, point.y.T @ point.y, new.y.T @ point.y)
+        # The first point is not feasible, so do not extrapolate from it.
+        before, point, age = (point if number > 1 else new), new, age + 1
+        return change
+
+    ended = iterated(step, **stopping)
+    return Rectification(point.y, **ended, objective=float(point.objective))
 
 
 def _step(operator: SymmetricOperator, point: _Point, before: _Point, inertia: float) -> _Point:

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from streaming_jsmf.linalg.eigen import Eigenpairs
-from streaming_jsmf.linalg.panels import panels
-from streaming_jsmf.linalg.probes import keyed_generator
+from streaming_jsmf.linalg.panels import panel_threads, panels
+from streaming_jsmf.linalg.probes import Estimate, keyed_generator
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers
 
 #: Defaults of the stopping rule: number of iterations, and relative change of the last one.
 MAX_ITERATIONS, TOLERANCE = 150, 1e-5
-
 #: Called after each iteration with its number and the relative change.
 OnIteration = Callable[[int, float], None]
 
@@ -24,8 +23,6 @@ OnIteration = Callable[[int, float], None]
 class Rectification:
     """Result of a rectification; quantities that an algorithm does not compute are 0 or None.
 
-    Attributes
-    ----------
     rectified, matrix : Y, N x K, float64, with C* ~ Y Y'; C*, N x N.
     iterations, change, converged : Number of steps; relative change of the last one (Frobenius norm); whether it is
         below the tolerance.
@@ -53,6 +50,30 @@ class Rectification:
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in arrays}
 
 
+def iterated(
+    step: Callable[[int], float],
+    *,
+    max_iterations: int = MAX_ITERATIONS,
+    tolerance: float = TOLERANCE,
+    threads: int = 1,
+    on_iteration: OnIteration | None = None,
+) -> dict[str, Any]:
+    """Repeat a step until the relative change that it returns is below ``tolerance``; return how it ended.
+
+    ``step`` is called with its number, from 1, and ``on_iteration`` with the number and the change. Bits do not depend
+    on ``threads``, which ``panels.panel_threads`` gives to the step.
+    """
+    change, number = np.inf, 0
+    with panel_threads(threads):
+        for number in range(1, max_iterations + 1):
+            change = float(step(number))
+            if on_iteration is not None:
+                on_iteration(number, change)
+            if change < tolerance:
+                break
+    return {"iterations": number, "change": change, "converged": change < tolerance}
+
+
 def positive_half(pairs: Eigenpairs, n_topics: int) -> Floats:
     """Y = U_K (Lambda_K^+)^(1/2), N x K: Y Y' is the nearest positive semidefinite matrix of rank K.
 
@@ -67,12 +88,6 @@ def scaled_vectors(values: Floats, vectors: FloatArray, n_topics: int) -> Floats
     half = np.zeros((len(vectors), n_topics))
     np.multiply(vectors[:, : roots.size], roots, out=half[:, : roots.size])
     return half
-
-
-def require_pairs(pairs: Eigenpairs, n_topics: int, what: str) -> None:
-    """Raise ``ValueError`` if there are fewer than K eigenpairs."""
-    if pairs.values.size < n_topics:
-        raise ValueError(f"{pairs.values.size} eigenpairs cannot start {what} for {n_topics} topics")
 
 
 def unrectified(pairs: Eigenpairs, n_topics: int) -> Rectification:
@@ -102,29 +117,17 @@ def change_by_step(own: Floats, along: Floats, squared: Floats) -> float:
 
 #: Number of sampled rows; if no more remain, all are used and the result is exact.
 SAMPLED_ROWS = 256
-
 #: Rows multiplied at a time.
 BLOCK_ROWS = 32
 
 
-@dataclass(frozen=True)
-class OmittedMass:
-    """Sum of max(-(Y Y')_ij, 0) over unchecked pairs of words, as a share of all co-occurrences, and its error."""
-
-    value: float
-    standard_error: float
-
-
-def omitted_mass(rectified: Floats, checked_words: int, seed: int = 0) -> OmittedMass:
+def omitted_mass(rectified: Floats, checked_words: int, seed: int = 0) -> Estimate:
     """Estimate the negative mass of Y Y' outside the rows and columns that ENN corrects (LR-JSMF, Algorithm 3).
+
+    That is the sum of max(-(Y Y')_ij, 0) over unchecked pairs of words, as a share of all co-occurrences.
 
     Y is (N, K); the ``checked_words`` rows of largest norm are excluded. Rows are drawn with replacement, with
     probabilities proportional to their norms: an unbiased estimate, O(N K) per row, deterministic for a given seed.
-
-    Examples
-    --------
-    >>> omitted_mass(np.array([[1.0], [-0.5]]), 0)
-    OmittedMass(value=1.0, standard_error=0.0)
     """
     norms = np.sqrt(np.einsum("ij,ij->i", rectified, rectified))
     # Ties go to the lowest id, as in ENN.
@@ -132,14 +135,14 @@ def omitted_mass(rectified: Floats, checked_words: int, seed: int = 0) -> Omitte
     rows = rectified[rest]
     total = float(norms[rest].sum())
     if total == 0.0:
-        return OmittedMass(0.0, 0.0)
+        return Estimate(0.0, 0.0)
     if rest.size <= SAMPLED_ROWS:
-        return OmittedMass(float(_negative_sums(rows, np.arange(rest.size)).sum()), 0.0)
+        return Estimate(float(_negative_sums(rows, np.arange(rest.size)).sum()), 0.0)
     shares = norms[rest] / total
     generator = keyed_generator(seed, rest.size)
     drawn = np.searchsorted(np.cumsum(shares), generator.random(SAMPLED_ROWS)).clip(max=rest.size - 1)
     scaled = _negative_sums(rows, drawn) / shares[drawn]
-    return OmittedMass(float(scaled.mean()), float(scaled.std(ddof=1) / np.sqrt(SAMPLED_ROWS)))
+    return Estimate(float(scaled.mean()), float(scaled.std(ddof=1) / np.sqrt(SAMPLED_ROWS)))
 
 
 def _negative_sums(rows: Floats, chosen: Integers) -> Floats:

@@ -100,5 +100,4 @@ def stop_word_candidates(model: AnyModel, number: int = 20) -> pd.DataFrame:
 
 def _entropy(shares: Floats) -> Floats:
     """Entropy of distributions along the last axis, in nats."""
-    found: Floats = -np.sum(shares * np.log(np.maximum(shares, 1e-300)), axis=-1)
-    return found
+    return np.asarray(-np.sum(shares * np.log(np.maximum(shares, 1e-300)), axis=-1))

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 #: Number of documents of a map, by default.
 SAMPLED = 1000
-
 #: Perplexity (about the number of neighbors) and steps of t-SNE, and the number of neighbors that ``kept`` compares.
 PERPLEXITY, STEPS, NEIGHBORS = 30.0, 500, 10
 
@@ -84,11 +83,9 @@ def _distances(theta: Floats) -> Floats:
 
 
 def _placed(theta: Floats, seed: int) -> Floats:
-    """Positions of documents by their shares, (n, 2), at most 1 apart along each axis.
-
-    t-SNE (van der Maaten and Hinton 2008, Barnes-Hut) starts from principal components and runs in one thread, so that
-    the same shares and seed give the same map.
-    """
+    """Positions of documents by their shares, (n, 2), at most 1 apart along each axis."""
+    # t-SNE (van der Maaten and Hinton 2008, Barnes-Hut) starts from principal components and runs in one thread, so
+    # that the same shares and seed give the same map.
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 
@@ -100,8 +97,7 @@ def _placed(theta: Floats, seed: int) -> Floats:
             layout = TSNE(init="pca", perplexity=perplexity, max_iter=STEPS, random_state=seed)
             points = np.asarray(layout.fit_transform(np.sqrt(theta)), np.float64)
         points = rotated(points)
-    placed: Floats = points / max(float(np.ptp(points, axis=0).max()), FLAT)
-    return placed
+    return np.asarray(points / max(float(np.ptp(points, axis=0).max()), FLAT))
 
 
 def document_map(model: AnyModel, shares: AnyShares, *, number: int = SAMPLED, seed: int = 0) -> pd.DataFrame:

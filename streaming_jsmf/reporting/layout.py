@@ -8,29 +8,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from streaming_jsmf.evaluation.choice import COLUMNS, EIGENGAP, Choice, number_text
 from streaming_jsmf.jobs.blas import single_blas_thread
+from streaming_jsmf.linalg.panels import ratio
 from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Minimum number of topics for t-SNE; classical scaling is good enough for fewer.
 FEWEST_TOPICS = 5
-
 #: Number of nearest topics that ``neighbors_kept`` compares.
 NEIGHBORS = 5
-
 #: Perplexity (about the number of neighbors) and steps of t-SNE.
 PERPLEXITY, STEPS = 8.0, 750
-
 #: Share of the map's area covered by all circles, and the minimum radius as a share of its width.
 COVERED, SMALLEST = 0.12, 0.006
-
 #: Relative differences along an axis below this are rounding errors.
 FLAT = 1e-12
-
 #: Size of the drawing of a measure, the margins around its points and below them, and how far labels are from points.
 WIDTH, HEIGHT, EDGE, FOOT, LABEL = 320.0, 180.0, 34.0, 48.0, 13.0
 
@@ -56,18 +52,11 @@ def hellinger_distances(affinity: Floats) -> Floats:
     squares = np.maximum(1.0 - symmetric, 0.0)
     squares[squares < FLAT] = 0.0
     np.fill_diagonal(squares, 0.0)
-    distances: Floats = np.sqrt(squares)
-    return distances
+    return np.asarray(np.sqrt(squares))
 
 
 def classical_scaling(distances: Floats) -> Floats:
-    """First two principal coordinates of points, (K, 2); the largest absolute entry on each axis is positive.
-
-    Examples
-    --------
-    >>> print(np.round(classical_scaling(np.array([[0.0, 1.0], [1.0, 0.0]])), 6).tolist())
-    [[0.5, 0.0], [-0.5, 0.0]]
-    """
+    """First two principal coordinates of points, (K, 2); the largest absolute entry on each axis is positive."""
     squares = np.square(distances)
     means = squares.mean(axis=0)
     centered = -(squares - means - means[:, None] + means.mean()) / 2
@@ -138,8 +127,7 @@ def rotated(points: Floats) -> Floats:
     centered = points - points.mean(axis=0)
     _, axes = np.linalg.eigh(centered.T @ centered)
     axes = axes[:, ::-1] * np.where(axes.sum(axis=0) < 0, -1.0, 1.0)[::-1]
-    turned: Floats = np.round(centered @ axes, 4) + 0.0
-    return turned
+    return np.asarray(np.round(centered @ axes, 4) + 0.0)
 
 
 def _separated(points: Floats, radii: Floats) -> Floats:
@@ -202,14 +190,7 @@ class Tree:
 
 
 def topic_tree(affinity: Floats) -> Tree:
-    """Complete linkage of Hellinger distances, with the leaf order of Bar-Joseph, Gifford and Jaakkola (2001).
-
-    Examples
-    --------
-    >>> tree = topic_tree(np.array([[1.0, 0.1, 0.9], [0.1, 1.0, 0.2], [0.9, 0.2, 1.0]]))
-    >>> print(tree.merges.tolist(), np.round(tree.heights, 3).tolist(), tree.order.tolist())
-    [[0, 2], [1, 3]] [0.316, 0.949] [1, 2, 0]
-    """
+    """Complete linkage of Hellinger distances, with the leaf order of Bar-Joseph, Gifford and Jaakkola (2001)."""
     from scipy.cluster.hierarchy import linkage
     from scipy.spatial.distance import squareform
 
@@ -220,96 +201,45 @@ def topic_tree(affinity: Floats) -> Tree:
 
 
 def conditional(topic_topic: Floats) -> Floats:
-    """p(j | i) = A_ij / sum_l A_il, (K, K); rows sum to 1, or are 0 where the sum is not positive.
-
-    Examples
-    --------
-    >>> print(conditional(np.array([[3.0, 1.0], [0.0, 0.0]])).tolist())
-    [[0.75, 0.25], [0.0, 0.0]]
-    """
-    sums = topic_topic.sum(axis=1, keepdims=True)
-    given: Floats = np.divide(topic_topic, sums, out=np.zeros_like(topic_topic), where=sums > 0)
-    return given
+    """p(j | i) = A_ij / sum_l A_il, (K, K); rows sum to 1, or are 0 where the sum is not positive."""
+    return ratio(topic_topic, topic_topic.sum(axis=1, keepdims=True))
 
 
 def times_chance(topic_topic: Floats) -> Floats:
     """Observed over expected co-occurrence of two topics, A_ij sum A / (A_i. A_.j), (K, K).
 
     The ratio is 1 where a topic has no probability; estimates slightly below 0 become 0.
-
-    Examples
-    --------
-    >>> print(np.round(times_chance(np.array([[0.5, 0.0], [0.0, 0.5]])), 3).tolist())
-    [[2.0, 0.0], [0.0, 2.0]]
     """
     rows, columns = topic_topic.sum(axis=1, keepdims=True), topic_topic.sum(axis=0, keepdims=True)
-    expected = rows * columns
-    ratio: Floats = np.divide(
-        topic_topic * topic_topic.sum(), expected, out=np.ones_like(topic_topic), where=expected > 0
-    )
-    return np.maximum(ratio, 0.0)
+    return np.maximum(ratio(topic_topic * topic_topic.sum(), rows * columns, 1.0), 0.0)
 
 
-class Point(NamedTuple):
-    """One K in the drawing of a measure: its position, the height of its label, and its value."""
-
-    n_topics: int
-    x: float
-    y: float
-    label: float
-    text: str
-    suggested: bool
-
-
-class MeasureLine(NamedTuple):
-    """A measure over K; ``good`` says which direction is better."""
-
-    title: str
-    good: str
-    width: float
-    height: float
-    points: tuple[Point, ...]
-
-    @property
-    def path(self) -> str:
-        """The points in SVG notation."""
-        return " ".join(f"{point.x:.1f},{point.y:.1f}" for point in self.points)
-
-
-def draw_lines(choice: Choice) -> tuple[MeasureLine, ...]:
-    """Draw a line for each measure with at least two values; K are equally spaced, and larger values are higher."""
+def draw_lines(choice: Choice) -> list[dict[str, Any]]:
+    """Lines of the measures with at least two values, for the template; K are equally spaced, larger values higher."""
     lines = []
     for measure in COLUMNS:
-        values = [getattr(row, measure.name) for row in choice.rows]
-        known = [value for value in values if value is not None]
-        if len(known) < 2:
+        values = {i: value for i, row in enumerate(choice.rows) if (value := measure.of(row)) is not None}
+        if len(values) < 2:
             continue
-        low, span = min(known), max(known) - min(known)
-        step = (WIDTH - 2 * EDGE) / (len(values) - 1)
-        drawn = [
-            # y grows downwards; equal values are drawn in the middle.
-            (
-                row,
-                index,
-                value,
-                HEIGHT - FOOT - (HEIGHT - EDGE - FOOT) * ((value - low) / span if span > 0 else 0.5),
-            )
-            for index, (row, value) in enumerate(zip(choice.rows, values, strict=True))
-            if value is not None
-        ]
-        heights = [y for *_, y in drawn]
-        points = tuple(
-            Point(
-                row.n_topics,
-                EDGE + index * step,
-                y,
+        low, span = min(values.values()), max(values.values()) - min(values.values())
+        step = (WIDTH - 2 * EDGE) / (len(choice.rows) - 1)
+        # y grows downwards; equal values are drawn in the middle.
+        places = [(value - low) / span if span > 0 else 0.5 for value in values.values()]
+        heights = [HEIGHT - FOOT - (HEIGHT - EDGE - FOOT) * place for place in places]
+        points = [
+            {
+                "n_topics": choice.rows[i].n_topics,
+                "x": EDGE + i * step,
+                "y": y,
                 # Below a point from which the line rises.
-                y + (LABEL if np.mean(heights[max(place - 1, 0) : place + 2]) < y else -LABEL),
-                number_text(measure, value),
-                row.n_topics == choice.suggested,
-            )
-            for place, (row, index, value, y) in enumerate(drawn)
-        )
+                "label": y + (LABEL if np.mean(heights[max(place - 1, 0) : place + 2]) < y else -LABEL),
+                "text": number_text(measure, values[i]),
+                "suggested": choice.rows[i].n_topics == choice.suggested,
+            }
+            for place, (i, y) in enumerate(zip(values, heights, strict=True))
+        ]
         good = "" if measure is EIGENGAP else "lower is better" if measure.lower else "higher is better"
-        lines.append(MeasureLine(measure.title, good, WIDTH, HEIGHT, points))
-    return tuple(lines)
+        path = " ".join(f"{point['x']:.1f},{point['y']:.1f}" for point in points)
+        line = {"title": measure.title, "good": good, "width": WIDTH, "height": HEIGHT}
+        lines.append({**line, "points": points, "path": path})
+    return lines

@@ -24,7 +24,7 @@ from streaming_jsmf.documents.groups import NORMAL, SHARE, Groups
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.choice import Choice, comparison_table
 from streaming_jsmf.linalg.typing import Floats
-from streaming_jsmf.reporting.contents import Contents, document_lists
+from streaming_jsmf.reporting.contents import Contents, Levels, document_lists
 from streaming_jsmf.reporting.document_map import SAMPLED, DocumentMap
 from streaming_jsmf.reporting.layout import (
     TopicMap,
@@ -34,16 +34,13 @@ from streaming_jsmf.reporting.layout import (
     times_chance,
     topic_tree,
 )
-from streaming_jsmf.reporting.levels import Levels
-from streaming_jsmf.reporting.topics import Topic
-from streaming_jsmf.reporting.words import WordLists
+from streaming_jsmf.reporting.topics import Topic, WordLists
 from streaming_jsmf.storage.paths import StorePath, read_bytes
 
 #: The first lines of every page, which identify it as a report.
 FIRST_LINES = "<!doctype html>\n<!-- streaming-jsmf report -->\n"
 
 _PACKAGE, _FOLDER = "streaming_jsmf.reporting", "templates"
-
 #: Modules of D3, each after its dependencies.
 D3 = (
     "array", "axis", "color", "dispatch", "ease", "format", "hierarchy", "path", "selection", "time", "timer",
@@ -59,16 +56,12 @@ SCRIPTS = (
 STYLES = ("base.css", "overview.css", "charts.css", "print.css")
 
 _ENGINES = {"lr-jsmf": "LR-JSMF (anchor words)", "stod": "STOD (tensor decomposition)"}
-
 #: Logarithmic steps per factor of two, and the code of probability 0.
 STEPS, ZERO = 1024.0, 2**16 - 1
-
 #: Maximum number of characters of a value of a document on the map.
 MAP_CHARACTERS = 160
-
 #: Number of topics that rose most, and that fell most.
 CHANGED = 5
-
 #: Ratios between 2^-16 and 2^16 are distinguished.
 LARGEST_RATIO = 16.0
 
@@ -288,13 +281,7 @@ def _levels(levels: Levels) -> dict[str, Any]:
 
 
 def packed_probabilities(values: Floats) -> str:
-    """Encode probabilities as base64 of 16-bit logarithms.
-
-    Examples
-    --------
-    >>> base64.b64decode(packed_probabilities(np.array([1.0, 0.5, 0.0]))).hex()
-    '00000004ffff'
-    """
+    """Encode probabilities as base64 of 16-bit logarithms."""
     known = np.maximum(values, 2.0**-64)
     steps = np.minimum(np.round(-STEPS * np.log2(np.minimum(known, 1.0))), ZERO - 1)
     return _packed(np.where(values > 0, steps, ZERO))

@@ -23,25 +23,19 @@ from streaming_jsmf.reporting.topics import Topic
 from streaming_jsmf.topics.store import AnyModel, model_path
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 #: Default number of topics.
 LARGEST = 6
-
 #: Colors of Okabe and Ito, except yellow, which is too light for lines.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-
 #: Line styles that distinguish lines of the same color.
 DASHES = ("-", "--", ":", "-.")
-
 #: Maximum number of topics whose names are on the axes of the correlations.
 MOST_NAMES = 40
-
 #: Maximum number of characters of a name.
 NAME_LENGTH = 28
-
 #: Log2 of the ratio at which the color scale of the correlations ends.
 END = 3.0
 
@@ -53,7 +47,29 @@ def plot_map(model: AnyModel) -> Figure:
     many neighbors it preserves. Reads ``word_topic`` once, and no documents. Raises ``InputError`` if there is no
     model, or matplotlib is missing.
     """
-    return _map_figure(_contents(model))
+    contents = _contents(model)
+    from matplotlib.patches import Circle
+
+    shares = np.array([topic.share for topic in contents.topics])
+    drawn = draw_map(contents.affinity, shares)
+    figure, axes = _figure(8.0, 6.0)
+    for topic, (x, y), radius in zip(contents.topics, drawn.points, drawn.radii, strict=True):
+        axes.add_patch(Circle((x, -y), radius, facecolor=COLORS[0], edgecolor=COLORS[0], alpha=0.35))
+        axes.text(x, -y, str(topic.number), ha="center", va="center", fontsize=7)
+    for number, x, y in _label_positions(contents, drawn):
+        name = _topic_name(contents.topics[number]).partition(" ")[2]
+        axes.text(x, -y, name, ha="center", va="center", fontsize=6, color="#333333")
+    axes.set_aspect("equal")
+    axes.autoscale_view()
+    axes.set(xticks=[], yticks=[])
+    kept = (
+        f"; of each topic's {drawn.neighbors} nearest, {drawn.kept:.0%} are here (by chance {drawn.by_chance:.0%})"
+        if drawn.neighbors
+        else ""
+    )
+    axes.set_xlabel(f"near: the same words{kept}", fontsize=8)
+    axes.set_title("Map of the topics; areas are shares of the corpus")
+    return figure
 
 
 def plot_topics(model: AnyModel, topics: Sequence[int] | None = None, *, words: int = 10) -> Figure:
@@ -62,7 +78,23 @@ def plot_topics(model: AnyModel, topics: Sequence[int] | None = None, *, words: 
     Raises ``InputError`` if a topic does not exist, the model lists too few words, or matplotlib is missing.
     """
     contents = _contents(model, words)
-    return _topics_figure(contents, _chosen(contents, topics), words)
+    chosen = _chosen(contents, topics)
+    columns = min(len(chosen), 3)
+    rows = -(-len(chosen) // columns)
+    figure, grid = _grid(rows, columns, 3.2 * columns, (0.5 + 0.18 * words) * rows)
+    for place, axes in enumerate(grid):
+        if place >= len(chosen):
+            axes.axis("off")
+            continue
+        topic = contents.topics[chosen[place]]
+        listed = topic.words[:words]
+        names = [word.text[:NAME_LENGTH].replace("$", r"\$") for word in listed]
+        axes.barh(range(len(listed)), [100 * word.probability for word in listed], color=COLORS[0])
+        axes.set_yticks(range(len(listed)), names, fontsize=8)
+        axes.invert_yaxis()
+        axes.set_xlabel("p(word | topic), %", fontsize=8)
+        axes.set_title(f"Topic {topic.number}: {topic.share:.1%} of the corpus", fontsize=9)
+    return figure
 
 
 def plot_correlations(model: AnyModel) -> Figure:
@@ -73,15 +105,34 @@ def plot_correlations(model: AnyModel) -> Figure:
     contents = _contents(model)
     if contents.topic_topic is None:
         raise InputError(f"{model}: this model has no correlations between topics; polish makes them")
-    return _correlations_figure(contents, contents.topic_topic)
+    from matplotlib.colors import LinearSegmentedColormap
+
+    order = topic_tree(contents.affinity).order
+    ratio = times_chance(contents.topic_topic)[np.ix_(order, order)]
+    values = np.log2(np.maximum(ratio, 2.0**-END))
+    np.fill_diagonal(values, np.nan)
+    cold_to_warm = LinearSegmentedColormap.from_list("cold_to_warm", ["#2166ac", "#f2f2f2", "#b35806"])
+    colors = cold_to_warm.with_extremes(bad="#9aa3ad")
+    side = min(4.0 + 0.18 * len(order), 14.0)
+    figure, axes = _figure(side + 1.5, side)
+    image = axes.imshow(values, cmap=colors, vmin=-END, vmax=END, interpolation="nearest")
+    if len(order) <= MOST_NAMES:
+        names = [_topic_name(contents.topics[topic]) for topic in order]
+        axes.set_yticks(range(len(order)), names, fontsize=7)
+        axes.set_xticks(range(len(order)), [str(topic) for topic in order], fontsize=7, rotation=90)
+    else:
+        axes.set_ylabel("topics in the order of their similarity")
+        axes.set_xlabel("topics in the order of their similarity")
+    ticks = np.arange(-END, END + 1)
+    bar = figure.colorbar(image, ax=axes, ticks=ticks, shrink=0.8)
+    bar.ax.set_yticklabels([f"{2.0**tick:g}" for tick in ticks])
+    bar.set_label("times as often in one document as by chance")
+    axes.set_title("Which topics go together")
+    return figure
 
 
 def plot_over_time(
-    model: AnyModel,
-    shares: str | Path,
-    topics: Sequence[int] | None = None,
-    *,
-    by: str | None = None,
+    model: AnyModel, shares: str | Path, topics: Sequence[int] | None = None, *, by: str | None = None
 ) -> Figure:
     """Draw mean shares of topics over time, or by another column of ``shares``, with standard errors.
 
@@ -110,7 +161,26 @@ def plot_documents(
     frame = document_map(model, shares, number=number, seed=seed)
     if color is not None and color not in frame:
         raise InputError(f"{shares}: no column {color!r}; it has {', '.join(frame.columns[5:]) or 'none'}")
-    return _documents_figure(frame, color or "topic")
+    color = color or "topic"
+    from pandas.api.types import is_datetime64_any_dtype, is_numeric_dtype
+
+    figure, axes = _figure(8.0, 6.0)
+    values = frame[color]
+    if color != "topic" and (is_numeric_dtype(values) or is_datetime64_any_dtype(values)):
+        drawn = axes.scatter(frame["x"], frame["y"], 8, values.astype(float), cmap="cividis")
+        figure.colorbar(drawn, ax=axes, shrink=0.8, label=color)
+    else:
+        most = [*values.value_counts().index[: len(COLORS) - 1]]
+        others = frame[~values.isin(most)]
+        axes.scatter(others["x"], others["y"], 8, "#bbbbbb")
+        for value, fill in zip(most, COLORS, strict=False):
+            own = frame[values == value]
+            axes.scatter(own["x"], own["y"], 8, fill, label=str(value)[:NAME_LENGTH].replace("$", r"\$"))
+        axes.legend(title=color, fontsize=8)
+    axes.set_aspect("equal")
+    axes.set(xticks=[], yticks=[])
+    axes.set_title(f"Map of {len(frame):,} documents; near: similar topics")
+    return figure
 
 
 def _contents(model: AnyModel, words: int | None = None) -> Contents:
@@ -146,31 +216,6 @@ def _topic_name(topic: Topic) -> str:
     return f"{topic.number} {text}".replace("$", r"\$")
 
 
-def _map_figure(contents: Contents) -> Figure:
-    from matplotlib.patches import Circle
-
-    shares = np.array([topic.share for topic in contents.topics])
-    drawn = draw_map(contents.affinity, shares)
-    figure, axes = _figure(8.0, 6.0)
-    for topic, (x, y), radius in zip(contents.topics, drawn.points, drawn.radii, strict=True):
-        axes.add_patch(Circle((x, -y), radius, facecolor=COLORS[0], edgecolor=COLORS[0], alpha=0.35))
-        axes.text(x, -y, str(topic.number), ha="center", va="center", fontsize=7)
-    for number, x, y in _label_positions(contents, drawn):
-        name = _topic_name(contents.topics[number]).partition(" ")[2]
-        axes.text(x, -y, name, ha="center", va="center", fontsize=6, color="#333333")
-    axes.set_aspect("equal")
-    axes.autoscale_view()
-    axes.set(xticks=[], yticks=[])
-    kept = (
-        f"; of each topic's {drawn.neighbors} nearest, {drawn.kept:.0%} are here (by chance {drawn.by_chance:.0%})"
-        if drawn.neighbors
-        else ""
-    )
-    axes.set_xlabel(f"near: the same words{kept}", fontsize=8)
-    axes.set_title("Map of the topics; areas are shares of the corpus")
-    return figure
-
-
 def _label_positions(contents: Contents, drawn: TopicMap) -> list[tuple[int, float, float]]:
     """Topics whose names fit below or above their circles, largest first, with the center of each name."""
     width, height = 0.0052 * np.ptp(drawn.points, axis=0).max(), 0.016 * np.ptp(drawn.points, axis=0).max()
@@ -189,52 +234,6 @@ def _label_positions(contents: Contents, drawn: TopicMap) -> list[tuple[int, flo
                 found.append((int(number), float(x), float(middle)))
                 break
     return found
-
-
-def _topics_figure(contents: Contents, topics: Sequence[int], words: int) -> Figure:
-    columns = min(len(topics), 3)
-    rows = -(-len(topics) // columns)
-    figure, grid = _grid(rows, columns, 3.2 * columns, (0.5 + 0.18 * words) * rows)
-    for place, axes in enumerate(grid):
-        if place >= len(topics):
-            axes.axis("off")
-            continue
-        topic = contents.topics[topics[place]]
-        listed = topic.words[:words]
-        names = [word.text[:NAME_LENGTH].replace("$", r"\$") for word in listed]
-        axes.barh(range(len(listed)), [100 * word.probability for word in listed], color=COLORS[0])
-        axes.set_yticks(range(len(listed)), names, fontsize=8)
-        axes.invert_yaxis()
-        axes.set_xlabel("p(word | topic), %", fontsize=8)
-        axes.set_title(f"Topic {topic.number}: {topic.share:.1%} of the corpus", fontsize=9)
-    return figure
-
-
-def _correlations_figure(contents: Contents, topic_topic: Floats) -> Figure:
-    from matplotlib.colors import LinearSegmentedColormap
-
-    order = topic_tree(contents.affinity).order
-    ratio = times_chance(topic_topic)[np.ix_(order, order)]
-    values = np.log2(np.maximum(ratio, 2.0**-END))
-    np.fill_diagonal(values, np.nan)
-    cold_to_warm = LinearSegmentedColormap.from_list("cold_to_warm", ["#2166ac", "#f2f2f2", "#b35806"])
-    colors = cold_to_warm.with_extremes(bad="#9aa3ad")
-    side = min(4.0 + 0.18 * len(order), 14.0)
-    figure, axes = _figure(side + 1.5, side)
-    image = axes.imshow(values, cmap=colors, vmin=-END, vmax=END, interpolation="nearest")
-    if len(order) <= MOST_NAMES:
-        names = [_topic_name(contents.topics[topic]) for topic in order]
-        axes.set_yticks(range(len(order)), names, fontsize=7)
-        axes.set_xticks(range(len(order)), [str(topic) for topic in order], fontsize=7, rotation=90)
-    else:
-        axes.set_ylabel("topics in the order of their similarity")
-        axes.set_xlabel("topics in the order of their similarity")
-    ticks = np.arange(-END, END + 1)
-    bar = figure.colorbar(image, ax=axes, ticks=ticks, shrink=0.8)
-    bar.ax.set_yticklabels([f"{2.0**tick:g}" for tick in ticks])
-    bar.set_label("times as often in one document as by chance")
-    axes.set_title("Which topics go together")
-    return figure
 
 
 def _groups_figure(contents: Contents, groups: Groups, topics: Sequence[int]) -> Figure:
@@ -263,28 +262,6 @@ def _groups_figure(contents: Contents, groups: Groups, topics: Sequence[int]) ->
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=8)
     axes.set_title("Topics over time" if groups.ordered else f"Topics by {groups.column}")
-    return figure
-
-
-def _documents_figure(frame: pd.DataFrame, color: str) -> Figure:
-    from pandas.api.types import is_datetime64_any_dtype, is_numeric_dtype
-
-    figure, axes = _figure(8.0, 6.0)
-    values = frame[color]
-    if color != "topic" and (is_numeric_dtype(values) or is_datetime64_any_dtype(values)):
-        drawn = axes.scatter(frame["x"], frame["y"], 8, values.astype(float), cmap="cividis")
-        figure.colorbar(drawn, ax=axes, shrink=0.8, label=color)
-    else:
-        most = [*values.value_counts().index[: len(COLORS) - 1]]
-        others = frame[~values.isin(most)]
-        axes.scatter(others["x"], others["y"], 8, "#bbbbbb")
-        for value, fill in zip(most, COLORS, strict=False):
-            own = frame[values == value]
-            axes.scatter(own["x"], own["y"], 8, fill, label=str(value)[:NAME_LENGTH].replace("$", r"\$"))
-        axes.legend(title=color, fontsize=8)
-    axes.set_aspect("equal")
-    axes.set(xticks=[], yticks=[])
-    axes.set_title(f"Map of {len(frame):,} documents; near: similar topics")
     return figure
 
 

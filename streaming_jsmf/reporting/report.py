@@ -12,9 +12,8 @@ from typing import Any
 from streaming_jsmf.config import ReportRequest, takes
 from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.reporting.contents import documents_of, groups_of, outliers_of, read_contents
+from streaming_jsmf.reporting.contents import documents_of, groups_of, outliers_of, read_contents, read_levels
 from streaming_jsmf.reporting.document_map import map_documents
-from streaming_jsmf.reporting.levels import read_levels
 from streaming_jsmf.reporting.page import render, require_report
 from streaming_jsmf.storage.paths import StorePath, is_free, require_suffix, store_path
 from streaming_jsmf.storage.results import write_alone
@@ -106,7 +105,10 @@ def _page(model: StorePath, options: dict[str, Any]) -> str:
     paths = models_at(model)
     if wanted.topics is not None and paths == (model,):
         raise InputError(f"{option.topics} chooses among the models of a directory; {model} holds none")
-    own = _index_of(model, paths, wanted.topics)
+    names = [path.name for path in paths]
+    if wanted.topics is not None and f"k={wanted.topics}" not in names:
+        raise InputError(f"{model}: holds no model k={wanted.topics}; it holds {', '.join(names)}")
+    own = len(paths) - 1 if wanted.topics is None else names.index(f"k={wanted.topics}")
     contents = read_contents(paths[own], wanted.words)
     if len(paths) > 1:
         contents = replace(contents, levels=read_levels(model, paths, own))
@@ -122,15 +124,6 @@ def _page(model: StorePath, options: dict[str, Any]) -> str:
             scatter=map_documents(found.of_shown),
         )
     return render(contents)
-
-
-def _index_of(model: StorePath, paths: tuple[StorePath, ...], topics: int | None) -> int:
-    if topics is None:
-        return len(paths) - 1
-    names = [path.name for path in paths]
-    if f"k={topics}" not in names:
-        raise InputError(f"{model}: holds no model k={topics}; it holds {', '.join(names)}")
-    return names.index(f"k={topics}")
 
 
 def _require_place(model: StorePath, target: StorePath) -> None:

@@ -26,7 +26,7 @@ from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, fi
 from streaming_jsmf.fingerprint import sealed, unsealed
 from streaming_jsmf.storage.local import require_regular
 from streaming_jsmf.storage.objects import reaching
-from streaming_jsmf.storage.paths import StorePath, inside, write_json
+from streaming_jsmf.storage.paths import StorePath, inside, node_exists, write_json
 
 #: Uncompressed bytes per chunk: large enough for object stores, small enough to read a panel of words.
 CHUNK_BYTES = 16 * 2**20
@@ -264,7 +264,7 @@ def _make_array(
             attributes=dict(attributes or {}),
             # Comparing each chunk with zeros takes longer than writing the few empty ones.
             config={"write_empty_chunks": True},
-            overwrite=True,
+            overwrite=node_exists(place),
         )
 
 

@@ -26,7 +26,14 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.storage.paths import Place, StorePath
-from streaming_jsmf.storage.replace import OF_A_WRITER, PASSING, clear_leftovers, leftovers, real_path
+from streaming_jsmf.storage.replace import (
+    OF_A_WRITER,
+    PASSING,
+    clear_leftovers,
+    finish_replacing,
+    leftovers,
+    real_path,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +110,7 @@ def left_behind(store: StorePath) -> list[Path]:
 
 def recover(store: StorePath) -> None:
     """Clean up after a killed writer of a store; a running writer is left alone."""
-    if is_left(store):
+    if not isinstance(store, Path) or is_left(store):
         # Cleanup is optional, so failures, such as on a read-only medium, are ignored.
         with suppress(InputError, OSError), sole_writer(store):
             pass
@@ -122,11 +129,12 @@ def read_owner(place: Path) -> Owner | None:
 def sole_writer(store: StorePath) -> Iterator[None]:
     """Hold the lock of a local ``store`` during the block; stores behind URLs have no locks.
 
-    Leftovers of a killed process are removed on entry. Raises ``InputError`` if another process holds the lock; the
-    message names it.
+    Leftovers of a killed process are removed on entry, and a replacement that it began is completed. Raises
+    ``InputError`` if another process holds the lock; the message names it.
     """
     if not isinstance(store, Path):
         # Object stores have no locks; two writers commit the same bytes and only waste time.
+        finish_replacing(store)
         yield
         return
     place = lock_path(store)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from io import RawIOBase
@@ -171,9 +171,9 @@ def objects_below(path: UPath) -> list[str]:
         return []
 
 
-def remove_objects(path: UPath) -> None:
-    """Delete all objects with a prefix in bulk requests; on errors some may remain."""
-    if names := objects_below(path):
+def remove_objects(path: UPath, kept: Collection[str] = ()) -> None:
+    """Delete all objects with a prefix, except those ``kept``, in bulk requests; on errors some may remain."""
+    if names := [name for name in objects_below(path) if name not in kept]:
         with suppress(FileNotFoundError), reaching(path):
             path.fs.rm(names)
 

@@ -55,7 +55,7 @@ LAST_FILES = (ROOT, "manifest.json", "_shares.json")
 #: Without one of ``LAST_FILES`` next to it, marks an unfinished write of ours to an object store.
 MARK = ".unfinished"
 
-Place = TypeVar("Place", Path, StorePath)
+Place = TypeVar("Place", Path, UPath, StorePath)
 
 
 def is_url(path: AnyPath | UPath) -> bool:

@@ -8,6 +8,7 @@ left over. A target that is a link is written at the link's destination.
 from __future__ import annotations
 
 import glob
+import json
 import os
 import re
 import shutil
@@ -25,13 +26,16 @@ from streaming_jsmf.storage.paths import (
     LAST_FILES,
     MARK,
     ROOT,
+    Place,
     StorePath,
     file_exists,
     fsync_directory,
     is_free,
+    read_bytes,
     remove_file,
     remove_trees,
     write_bytes,
+    write_json,
 )
 
 #: Temporary files that are renamed after writing: ours (``paths.write_bytes``) and Zarr's.
@@ -40,6 +44,9 @@ _TEMPORARY = re.compile(r"^\..+\.[0-9a-f]{32}$|\.[0-9a-f]{32}\.partial$")
 #: Suffixes of lock files and temporary files, and names of such files and of unfinished work inside a store.
 PASSING = r"(new|old|lock\.json|[0-9a-f]{32})"
 OF_A_WRITER = re.compile(rf"\..+\.{PASSING}|.+\.partial")
+
+#: Names of the files that a result behind a URL keeps from the one that it replaces.
+KEPT = ".kept"
 
 #: Files of corpora, directories of topic shares, and partial results in a store, relative to their root.
 _OF_A_RESULT = re.compile(
@@ -52,7 +59,7 @@ def real_path(target: Path) -> Path:
     return Path(os.path.realpath(target))
 
 
-def _new(target: Path) -> Path:
+def _new(target: Place) -> Place:
     return target.with_name(f".{target.name}.new")
 
 
@@ -121,8 +128,7 @@ def require_replaceable(target: StorePath) -> None:
 
 
 def _require_own_objects(target: UPath) -> None:
-    root = target.path.rstrip("/") + "/"
-    names = [name.removeprefix(root) for name in objects_below(target) if name.startswith(root)]
+    names = _names_below(target)
     nodes = {name.removesuffix(ROOT) for name in names if f"/{name}".endswith(f"/{ROOT}")}
     for name in names:
         node, _, _ = f"/{name}/".partition("/c/")  # chunks
@@ -164,40 +170,74 @@ def new_directory(target: Path) -> Path:
 
 
 @contextmanager
-def store_written(target: StorePath, *, overwrite: bool = False) -> Iterator[StorePath]:
+def store_written(
+    target: StorePath, *, overwrite: bool = False, keep: Sequence[str] = ()
+) -> Iterator[StorePath]:
     """Yield where to write a new store, corpus or directory of topic shares, which appears at ``target`` complete.
 
     The block writes the file that makes the result valid (``LAST_FILES``) last. A local result is written next to the
     target and then renamed, objects under their final names. On an error everything written is deleted. With
-    ``overwrite`` an existing local result is removed only after the new one is complete, one behind a URL before.
+    ``overwrite`` an existing result is removed only after the new one is complete; behind a URL, the new one is written
+    next to it, and then copied (``finish_replacing``). The new result has the files ``keep`` of the old one.
     Raises ``InputError`` if another program has made the target meanwhile, or the bucket does not exist.
     """
     if isinstance(target, Path):
         beside = new_directory(target)
         with _renamed(beside, target, overwrite=overwrite):
             yield beside
+            for folder in {(beside / name).parent for name in keep}:
+                folder.mkdir(parents=True, exist_ok=True)
+            put_files([(target / name, beside / name) for name in keep])
         return
     with reaching(target):
         exists = target.exists()
+    replaces = exists and not is_free(target)
+    if replaces and not overwrite:
+        raise _made_meanwhile(target)
+    place = _new(target) if replaces else target
     if exists:
-        if not overwrite and not is_free(target):
-            raise _made_meanwhile(target)
-        _remove_object_store(target)
+        _remove_object_store(place)
     try:
-        with reaching(target):
-            target.fs.pipe_file((target / MARK).path, b"")
+        with reaching(place):
+            place.fs.pipe_file((place / MARK).path, b"")
     except FileNotFoundError as error:
         raise InputError(
             f"{target}: cannot be written ({first_line(error)}); make the bucket first"
         ) from error
     try:
-        yield target
-        remove_file(target / MARK)
+        yield place
+        if keep:
+            write_json(place / KEPT, [*keep])
+        remove_file(place / MARK)
     except BaseException:
         # Report the original error, not one of the cleanup.
         with suppress(StoreError):
-            _remove_object_store(target)
+            _remove_object_store(place)
         raise
+    if replaces:
+        finish_replacing(target)
+
+
+def finish_replacing(target: UPath) -> None:
+    """Replace a result behind a URL by the complete one next to it, if there is one; repeats what was interrupted."""
+    new = _new(target)
+    last = [name for name in LAST_FILES if file_exists(new / name)]
+    if not last or MARK in (names := _names_below(new)):
+        return
+    kept = {*names, *(json.loads(read_bytes(new / KEPT)) if KEPT in names else ())}
+    _remove_last_files(target)
+    remove_objects(
+        target, kept={target.path + f"/{name}" for name in kept - {*names}} | {(target / MARK).path}
+    )
+    put_files([(new / name, target / name) for name in names if name not in (*last, KEPT)])
+    put_files([(new / name, target / name) for name in last])
+    remove_file(target / MARK)
+    _remove_object_store(new)
+
+
+def _names_below(place: UPath) -> list[str]:
+    root = place.path.rstrip("/") + "/"
+    return [name.removeprefix(root) for name in objects_below(place) if name.startswith(root)]
 
 
 @contextmanager
@@ -298,8 +338,12 @@ def remove_store(path: StorePath, *, ignore_errors: bool = False) -> None:
 
 def _remove_object_store(path: UPath) -> None:
     """Delete a result behind a URL, the file that makes it valid first, so that readers never see a part of it."""
+    _remove_last_files(path)
+    remove_objects(path)
+
+
+def _remove_last_files(path: UPath) -> None:
     if last := [path / name for name in LAST_FILES if file_exists(path / name)]:
         write_bytes(path / MARK, b"")
         for file in last:
             remove_file(file)
-    remove_objects(path)

@@ -146,11 +146,7 @@ def anchor_rules(settings: InferSettings, n_documents: int, given: Groups = ()) 
 
 
 def anchored_topics(
-    moments: Moments,
-    rectification: Rectification,
-    settings: InferSettings,
-    rules: AnchorRules,
-    threads: int,
+    moments: Moments, rectification: Rectification, settings: InferSettings, rules: AnchorRules, threads: int
 ) -> AnchorWordTopics:
     """Topics by anchor words (LR-JSMF, Algorithm 5). No pass over the corpus."""
     return low_rank_anchor_words(

@@ -158,7 +158,7 @@ class DocumentJob:
         """
         checkpoints = self.work.checkpoints(name)
         in_threads(lambda item: checkpoints.commit_fold(*item), [*given.items()])
-        tasks = Job(checkpoints, stage, [Part(key, 1, key) for key in keys]).graph(frozenset(), len(keys))
+        tasks = Job(checkpoints, stage, [Part(key, 1, key) for key in keys]).graph(len(keys))
         if tasks is not None:
             executor.compute(tasks)
         for key in keys:

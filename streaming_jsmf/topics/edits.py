@@ -24,17 +24,13 @@ from streaming_jsmf.storage.paths import StorePath, make_directory, node_exists
 from streaming_jsmf.topics.store import EDITS, AnyModel, Model, model_path, read_model, read_model_panels
 
 KIND, FORMAT_VERSION = "streaming_jsmf.topic_edits", 1
-
 #: Arrays of every model that ``shown_topics`` needs, and those that name the topics.
 NEEDED = ("topic_probability",)
 NAMED = ("word", "shown_word", "prominent_words", "label_words", "characteristic_words")
-
 #: Maximum length of a label.
 MOST_CHARACTERS = 200
-
 #: Arrays that are summed over merged topics, with their number of topic axes.
 _SUMS = {"topic_probability": 1, "alpha": 1, "topic_topic": 2, "topic_topic_of_documents": 2}
-
 #: Arrays that only stored topics have, with the value for merged topics.
 _STORED_ONLY = {"anchors": -1, "characteristic_words": -1, "label_words": -1, "lambda": np.nan}
 

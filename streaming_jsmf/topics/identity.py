@@ -18,22 +18,14 @@ from streaming_jsmf.topics.store import Model
 #: Largest Hellinger distance of a topic from what it was when it was found, and between a topic and one that it split
 #: from or merged into. Halves of a topic have .54; copies are nearer than .4, and unrelated topics farther than .8.
 SAME = 0.7
-
 #: A present topic has vanished if all topics found in the moments, which are not polished, are farther.
 UNRELATED = 0.8
-
 #: Arrays with an axis of topics whose values are not of topics.
 _NOT_OF_TOPICS = ("word", "topic", "topic_", "eigenvalues", "cliques")
 
 
 def hellinger(first: Floats, second: Floats) -> Floats:
-    """Distances sqrt(1 - sum_w sqrt(p(w | i) p(w | j))) between topics (N, K) and (N, K'); (K, K').
-
-    Examples
-    --------
-    >>> hellinger(np.array([[1.0], [0.0]]), np.array([[1.0, 0.0], [0.0, 1.0]]))
-    array([[0., 1.]])
-    """
+    """Distances sqrt(1 - sum_w sqrt(p(w | i) p(w | j))) between topics (N, K) and (N, K'); (K, K')."""
     roots = [np.sqrt(np.maximum(np.asarray(each, np.float64), 0.0)) for each in (first, second)]
     with single_blas_thread():
         affinity = gram(np.concatenate(roots, axis=1))[: first.shape[1], first.shape[1] :]

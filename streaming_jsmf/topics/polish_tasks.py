@@ -35,7 +35,7 @@ from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, added, a
 from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.topics.document_job import DocumentJob, Read, TaskInputs
-from streaming_jsmf.topics.parameters import TopicParameters
+from streaming_jsmf.topics.parameters import TopicParameters, ids_of_corpus
 
 Counts = csr_array[Any]
 
@@ -98,7 +98,7 @@ def polish_job(
         corpus,
         budget=scan.partition_budget(corpus.nonzeros, corpus.n_words),
         n_words=len(topics.words),
-        arrays={"ids": topics.ids_of_corpus(corpus), "prior": topics.prior},
+        arrays={"ids": ids_of_corpus(corpus, topics.words), "prior": topics.prior},
         fields={
             "algorithm": ALGORITHM_VERSION,
             "topics": topics.fingerprint,

@@ -27,13 +27,11 @@ EngineSettings: TypeAlias = InferSettings | StodSettings
 
 #: Documents that contain an anchor word that the user gives; fewer suffice if ``anchor_min_df`` allows them.
 GIVEN_ANCHOR_MIN_DF = 5.0
-
 #: Number of N x N matrices that each rectification of the whole C keeps in memory.
 MATRICES: Mapping[Rectifier, int] = {"ap": 1, "dykstra": 2, "dc": 2, "palm": 1, "ipalm": 1}
 
 #: Number of words from which the cost of rectifying the whole C is announced, and of topics for ENN.
 _MANY_WORDS, _MANY_TOPICS = 5_000, 300
-
 #: Number of N x K arrays in memory during ENN, and its operations per second on one core;
 #: measured on KOS with K = 100 and 300.
 _BLOCKS, _OPERATIONS = 15, 1e10
@@ -43,8 +41,6 @@ _BLOCKS, _OPERATIONS = 15, 1e10
 class Requirements:
     """Settings beside the words and documents that they are for, before any computation.
 
-    Attributes
-    ----------
     source : Name of the corpus or store in messages.
     words, n_documents : The vocabulary, in the order of word ids, and the number of documents.
     document_frequency : Number of documents that contain each word, (N,); None for a corpus that has not counted it.

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import zarr
@@ -46,20 +47,17 @@ from streaming_jsmf.storage.paths import (
 )
 from streaming_jsmf.storage.replace import remove_store, store_written
 from streaming_jsmf.storage.results import Found, Wanted, utc_now
-from streaming_jsmf.topics.variables import MODEL_VARIABLES, STOD_VARIABLES
+from streaming_jsmf.topics.parameters import MODEL_VARIABLES, STOD_VARIABLES
 
 if TYPE_CHECKING:
     # Importing xarray takes a fifth of the start-up time, and only two functions need it.
     import xarray as xr
 
 KIND, FORMAT_VERSION = "streaming_jsmf.model", 2
-
 #: Group of a model that contains the edits of its topics.
 EDITS = "edits"
-
 #: File with the result of ``choose_k`` in a directory of models of several K.
 COMPARISON = "choose-k.json"
-
 #: A model as passed by users: its path or URL, the result of ``open_model`` or ``fit``, or a fitted estimator.
 AnyModel: TypeAlias = "AnyPath | UPath | xr.Dataset"
 
@@ -161,14 +159,26 @@ def model_names(path: StorePath) -> list[str]:
     return sorted(names, key=lambda name: (len(name), name))
 
 
+def _linked(model: StorePath) -> StorePath:
+    return model.resolve() if isinstance(model, Path) and model.is_symlink() else model
+
+
 def beside(model: StorePath, kind: str) -> StorePath:
-    """Default path of the ``moments`` or the ``corpus`` of a model."""
+    """Default path of the ``moments`` or the ``corpus`` of a model, of which there is one for all links to it."""
+    model = _linked(model)
     return model.with_name(f"{model.name}.{kind}")
+
+
+def fitted_path(model: StorePath) -> StorePath:
+    """The path that ``fit`` was given: for one of several K, that of the directory of all."""
+    model = _linked(model)
+    several = model.name.startswith("k=") and exists(beside(model.parent, "corpus") / MANIFEST_NAME)
+    return model.parent if several else model
 
 
 def corpus_beside(model: StorePath) -> Corpus | None:
     """The corpus that ``fit`` made next to a model; None if it does not exist."""
-    place = beside(model, "corpus")
+    place = beside(fitted_path(model), "corpus")
     return open_corpus(str(place)) if exists(place / MANIFEST_NAME) else None
 
 

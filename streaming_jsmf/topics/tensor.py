@@ -22,7 +22,7 @@ from streaming_jsmf.inference.stod import (
     tensor_topics,
 )
 from streaming_jsmf.jobs.events import Iteration, Listener
-from streaming_jsmf.moments.stages.third_moment import TensorMoments
+from streaming_jsmf.linalg.tensor import BasisMoments
 from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.topics.anchor_words import anchor_rules, anchored_topics, rectify, word_lists
 
@@ -52,7 +52,7 @@ def fit_tensor(
     tensor = moments.tensor_moments()
     word_probability = np.asarray(moments.term_count / moments.term_count.sum(), dtype=np.float64)
     try:
-        found = tensor_topics(tensor.moments, tensor.basis, word_probability, settings, alpha0)
+        found = tensor_topics(tensor, word_probability, settings, alpha0)
     except NoTopicsError as error:
         raise TooFewFactorsError(
             f"{moments.path}: {error}; the corpus is too small or has one subject only, or give another {option.alpha0}"
@@ -70,8 +70,7 @@ def _alpha0(moments: Moments, settings: StodSettings, threads: int, listener: Li
     if settings.prior_settings is not None:
         return estimate_alpha0(moments, settings.prior_settings, threads, listener)
     if settings.alpha0 == SHARES:
-        tensor = moments.tensor_moments()
-        return find_alpha0(core_moments(tensor.moments, tensor.basis), settings, report)
+        return find_alpha0(core_moments(moments.tensor_moments()), settings, report)
     return float(settings.alpha0)
 
 
@@ -96,7 +95,7 @@ def estimate_alpha0(moments: Moments, settings: InferSettings, threads: int, lis
     return prior_sum(topics.topic_topic, topics.topic_probability)
 
 
-def _arrays(moments: Moments, tensor: TensorMoments, found: TensorTopics) -> dict[str, NDArray[Any]]:
+def _arrays(moments: Moments, tensor: BasisMoments, found: TensorTopics) -> dict[str, NDArray[Any]]:
     topics, whitening = found.recovered, found.whitening
     return {
         **word_lists(moments, topics.listing),
@@ -109,7 +108,7 @@ def _arrays(moments: Moments, tensor: TensorMoments, found: TensorTopics) -> dic
         "eigenvalues": whitening.values,
         "eigengap": whitening.gaps,
         "ritz_residual": found.residuals,
-        "word_mean": tensor.moments.word_mean,
+        "word_mean": tensor.word_mean,
     }
 
 

@@ -1,7 +1,6 @@
-"""A pytest plugin for ``mutations record``: which test executes which line, and the CPU time of each test.
+"""A pytest plugin for ``mutations record``: the running test, for the probes, and the CPU time of each test.
 
-It sets the context of coverage.py to the test, or to a fixture shared by several tests. Child processes inherit it in
-their environment.
+The context is the test, or a fixture shared by several tests. Child processes inherit it in their environment.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from pathlib import Path
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from typing import Any
 
-import coverage
 import pytest
 
 #: Prefix of the contexts of fixtures.
@@ -33,9 +31,6 @@ def _name(context: str) -> str:
     """Set the context and return the previous one."""
     former = os.environ.get("MUTATIONS_CONTEXT", "")
     os.environ["MUTATIONS_CONTEXT"] = context
-    running = coverage.Coverage.current()
-    if running is not None:
-        running.switch_context(context)
     return former
 
 

@@ -25,7 +25,7 @@ FLIPS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.NotIn: ast.In,
 }
 
-#: Decorators of compiled functions, whose lines tracers do not see.
+#: Decorators of compiled functions, which cannot call functions of Python.
 COMPILERS = {"compiled", "njit", "jit", "vectorize", "guvectorize"}
 
 DELETED = (ast.Expr, ast.Assign, ast.AugAssign, ast.Raise, ast.Return, ast.Delete, ast.Break, ast.Continue)
@@ -87,7 +87,7 @@ def _places(
         lines = (statement.lineno, last if compound else statement.end_lineno or last)
         yield Place(statement, heads, lines, function, compiled, is_last)
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
-            inner = compiled or _is_compiled(statement)
+            inner = compiled or is_compiled(statement)
             yield from _places(statement.body, statement.name, compiled=inner, whole=True)
             continue
         for part in bodies:
@@ -127,7 +127,7 @@ def _heads(statement: ast.stmt) -> Iterator[ast.expr]:
             yield from (child for child in ast.iter_child_nodes(statement) if isinstance(child, ast.expr))
 
 
-def _is_compiled(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def is_compiled(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     names = {
         node.id for each in function.decorator_list for node in ast.walk(each) if isinstance(node, ast.Name)
     }

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 
 from tests.campaigns import mutations
 from tests.campaigns.mutants import draw, mutants_of
+from tests.campaigns.probes import insert_probes, reaching
 
 SOURCE = b'''"""Docs 1."""
 import logging
@@ -75,6 +79,43 @@ def test_the_fastest_tests_are_chosen_file_by_file() -> None:
     assert mutations.chosen_of(reached, 1.0) == ["b::1", "b::2", "a::1", "a::2"]
 
 
+PROBED = """
+from __future__ import annotations
+from streaming_jsmf.limit import LIMIT
+
+@compiled
+def f(x):
+    return x + 1
+
+def g(x):
+    "Text."
+    if x < 0:
+        return f(x)
+    elif x > LIMIT:
+        return 0
+    return 1
+"""
+
+
+def test_probes_are_where_mutants_are_reached(tmp_path: Path) -> None:
+    package = tmp_path / "streaming_jsmf"
+    package.mkdir()
+    (package / "code.py").write_text(PROBED, encoding="utf-8")
+    (package / "limit.py").write_text("LIMIT = 3\n", encoding="utf-8")
+    mutants = [m for m in draw(tmp_path, seed=0, number=100) if m.kind == "constant"]
+    lines = {(Path(m.file).stem, m.line): m for m in mutants}
+    drawn = [lines[place] for place in (("code", 7), ("limit", 1), ("code", 14), ("code", 15))]
+    insert_probes(tmp_path, drawn, tmp_path / "reached")
+    (package / "__init__.py").touch()
+    calls = "import os; __builtins__.compiled = lambda f: f; from streaming_jsmf.code import g\n" + (
+        "for x in (-1, 4, 0): os.environ['MUTATIONS_CONTEXT'] = str(x); g(x)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", calls], check=True, cwd=tmp_path, env=environment)
+    found = reaching(tmp_path / "reached", {})
+    assert found == {0: {"-1"}, 1: {"-1", "4", "0"}, 2: {"4"}, 3: {"0"}}
+
+
 @pytest.mark.slow
 def test_a_loop_that_does_not_end_exceeds_its_cpu_seconds(tmp_path: Path) -> None:
     (tmp_path / "test_loop.py").write_text("def test_loop():\n    while True:\n        pass\n")
@@ -110,16 +151,15 @@ def _tried(tree: Path, check: str) -> dict[str, Any]:
     for name, content in files.items():
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_text(content, encoding="utf-8")
-    contexts, out = tree.with_suffix(".gz"), tree.with_suffix(".json")
-    mutations.record(tree, contexts, workers=1)
-    mutations.run(tree, contexts, out, {"seed": 0, "number": 3, "seconds": 60}, jobs=1)
+    contexts, out = tree.with_suffix(".contexts.json"), tree.with_suffix(".json")
+    mutations.record(tree, contexts, {"seed": 0, "number": 3}, workers=1)
+    mutations.run(tree, contexts, out, seconds=60, jobs=1)
     found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     return found
 
 
 @pytest.mark.slow
 def test_a_suite_that_checks_more_kills_more(tmp_path: Path) -> None:
-    pytest.importorskip("coverage")
     weak = _tried(tmp_path / "weak", "larger(2, 1)")
     strong = _tried(tmp_path / "strong", "(larger(2, 1), larger(1, 1), larger(1, 2)) == (1, 0, 0)")
     reached = {found["mutant"]["line"]: found["reached"] for found in weak["mutants"].values()}

@@ -28,14 +28,13 @@ Scan: TypeAlias = tuple[Reduction, FoldOrder]
 class Stage(ABC):
     """A stage from its scans to its final arrays, including its repair. Stateless; listed in ``stages.STAGES``.
 
-    Attributes
-    ----------
     variables : Its final arrays.
     inputs : Final arrays of earlier stages that its own depend on; if they change, its results are stale.
     reads : Further arrays that it reads and that are worth keeping in memory during a scan.
     unfolded : Arrays of its parts that are not folded; its parts are kept if the store holds documents.
     of_base : Whether it depends only on the fold that determines the basis, so that it stays valid when documents are
         added.
+    needs : The setting without which a store lacks the stage; empty for a stage of every store.
     """
 
     name: ClassVar[str]
@@ -44,26 +43,21 @@ class Stage(ABC):
     reads: ClassVar[tuple[str, ...]] = ()
     unfolded: ClassVar[frozenset[str]] = frozenset()
     of_base: ClassVar[bool] = False
+    needs: ClassVar[str] = ""
 
     def wanted(self, settings: ScanSettings) -> bool:
-        """Whether a store with these settings has the stage; True by default."""
-        del settings
-        return True
+        """Whether a store with these settings has the stage."""
+        return not self.needs or bool(getattr(settings, self.needs))
 
     def keeps_fold(self, settings: ScanSettings) -> bool:
-        """Whether the last fold is kept, so that changes and repairs can start from it; False by default."""
+        """Whether the last fold is kept, so that changes and repairs can start from it; by default beside the parts."""
         del settings
-        return False
+        return bool(self.unfolded)
 
     def scans(self, store: Moments) -> Sequence[Scan]:
         """Its scans over the partitions, in order; none by default, for a stage of earlier results only."""
         del store
         return ()
-
-    def reads_corpora(self, store: Moments) -> bool:
-        """Whether its scans read the corpora; False by default."""
-        del store
-        return False
 
     def sources(self, store: Moments, load: Callable[[], Sequence[Any]]) -> Sequence[Any]:
         """What its tasks read of each partition: by default the partitions, which ``load`` locates."""

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 #: Bytes of a panel of C in float64. Does not affect the bits of the result.
 PANEL_BYTES = 256 * 2**20
-
 #: Bytes per pair of words while a chunk of documents is multiplied: product, positions and sorted copies.
 BYTES_PER_PAIR = 40
 
@@ -67,15 +66,10 @@ class CooccurrenceStage(Stage):
     variables: ClassVar = {
         "cooccurrence": Variable(
             ("word", "word_"), "the whole matrix of Eq. 1, which scan 2 counts if it is asked for", "C"
-        ),
+        )
     }
 
-    def wanted(self, settings: ScanSettings) -> bool:
-        return settings.exact
-
-    def reads_corpora(self, store: Moments) -> bool:
-        del store
-        return True
+    needs = "exact"
 
     def scans(self, store: Moments) -> Sequence[Scan]:
         """One scan per panel; the keys of its parts include its rows and the vocabulary."""

@@ -46,13 +46,10 @@ logger = logging.getLogger(__name__)
 
 #: A third pass is made if not all documents are fitted and the estimated error of the eigenpairs after two is larger.
 SMALL_ERROR = 0.001
-
 #: Bytes of a panel of a product in float32. Does not affect the bits of the result.
 PANEL_BYTES = 2**30
-
 #: A larger estimated error is logged as a warning, with a way to reduce it.
 LARGEST_ERROR = 0.1
-
 #: The row of a word in fewer documents of the sample is noise.
 FEW_DOCUMENTS = 5
 
@@ -89,12 +86,7 @@ class ProductStage(SumStage):
     """
 
     reads: ClassVar = (SAMPLE,)
-
-    def wanted(self, settings: ScanSettings) -> bool:
-        return settings.has_projection
-
-    def reads_corpora(self, store: Moments) -> bool:
-        return store.sample_share < 1
+    needs = "has_projection"
 
     def sources(self, store: Moments, load: Callable[[], Sequence[Any]]) -> Sequence[Any]:
         if store.sample_share < 1:
@@ -122,7 +114,7 @@ class ProjectionStage(ProductStage):
 
     name = "projection"
     variables: ClassVar = {
-        "projection": Variable(("word", "component"), "C times the basis, from scan 2", "C Q"),
+        "projection": Variable(("word", "component"), "C times the basis, from scan 2", "C Q")
     }
     inputs = ("basis",)
 
@@ -144,14 +136,12 @@ class DirectionsStage(Stage):
     variables: ClassVar = {
         "directions": Variable(
             ("word", "direction"), "parts of the eigenvectors outside the basis, orthonormal", "W"
-        ),
+        )
     }
     inputs = ("basis",)
     reads: ClassVar = (SAMPLE,)
     of_base = True
-
-    def wanted(self, settings: ScanSettings) -> bool:
-        return settings.has_projection
+    needs = "has_projection"
 
     def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
         """W (N x r, r <= ``block_width(K + 10)``) if needed, and the estimated error that decides it."""
@@ -174,7 +164,7 @@ class RefinementStage(ProductStage):
 
     name = "refinement"
     variables: ClassVar = {
-        "refinement": Variable(("word", "direction"), "C times the directions, from scan 3", "C W"),
+        "refinement": Variable(("word", "direction"), "C times the directions, from scan 3", "C W")
     }
     inputs = ("directions",)
 
@@ -200,9 +190,7 @@ class EigenpairsStage(Stage):
     }
     inputs = ("basis", "projection", "directions", "refinement")
     reads: ClassVar = (SAMPLE,)
-
-    def wanted(self, settings: ScanSettings) -> bool:
-        return settings.has_projection
+    needs = "has_projection"
 
     def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
         """Eigenpairs for the largest number of topics plus ten, with an error estimate."""
@@ -231,9 +219,9 @@ def column_panels(n_words: int, width: int) -> Iterator[slice]:
 
 
 def _task_memory(n_words: int, width: int) -> int:
-    """Peak bytes of a panel when it is folded: two sums, and a product in float32."""
+    """Peak bytes of a panel when it is folded: two sums."""
     widest = next(column_panels(n_words, min(width, n_words)))
-    return 20 * n_words * int(widest.stop)
+    return 16 * n_words * int(widest.stop)
 
 
 def _product(store: Moments, folded: Iterator[PartialResult], name: str) -> Floats:
@@ -243,24 +231,20 @@ def _product(store: Moments, folded: Iterator[PartialResult], name: str) -> Floa
         return basis  # without columns
     product: Floats = _joined(sums)
     weight, diagonal = store.scalars("range")["total_weight"], store.read("diagonal")[:, None]
-
-    def finish(rows: slice) -> None:
-        product[rows] /= weight
-        product[rows] -= diagonal[rows] * basis[rows]
-
-    on_each(finish, panels(len(product)))
+    on_each(
+        lambda rows: np.subtract(product[rows] / weight, diagonal[rows] * basis[rows], out=product[rows]),
+        panels(len(product)),
+    )
     return product
 
 
 def _corrected(
     store: Moments, bases: Sequence[str], products: Sequence[str]
 ) -> tuple[CorrectedPairs, SampleCertificate]:
-    """Eigenpairs from the fitted documents and C times the named bases, and their error estimate.
-
-    Without directions, all documents are fitted if the store holds all of the corpus, unless the basis is that of an
-    earlier state, for which there were no directions because little is outside its span. Stages that ask for the same
-    bases, without a scan in between, share one computation.
-    """
+    """Eigenpairs from the fitted documents and C times the named bases, and their error estimate."""
+    # Without directions, all documents are fitted if the store holds all of the corpus, unless the basis is that of an
+    # earlier state, for which there were no directions because little is outside its span. Stages that ask for the same
+    # bases, without a scan in between, share one computation.
     share, most = store.sample_share, store.settings.max_topics
 
     def compute() -> tuple[CorrectedPairs, SampleCertificate]:

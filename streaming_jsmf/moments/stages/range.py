@@ -42,19 +42,14 @@ logger = logging.getLogger(__name__)
 #: The documents of a part in CSR order: number of distinct words per document, then word ids and counts times
 #: sqrt(w / (n (n - 1))).
 LENGTHS, WORDS, VALUES = "sample_lengths", "sample_words", "sample_values"
-
 #: Arrays of the documents of a part.
 DOCUMENTS = (LENGTHS, WORDS, VALUES)
-
 #: Name in ``Moments.recent`` of the documents; with the key of a part, of those that were verified before.
 SAMPLE = "sample"
-
 #: Arrays of N numbers in the sums of a part.
 SUMS = 4
-
 #: Label of the probes that all partitions share in the linear sketch.
 SHARED_PROBES = "halko"
-
 #: Eigenvalues of C below this share of the first are rounding errors, since documents are scaled in float32.
 EXACT_FLOOR = 1e-7
 
@@ -92,10 +87,8 @@ class RangeReduction:
         return PartialResult({**found.arrays, "sketch": sketch}, found.scalars)
 
     def _drawn(self, partition: Partition) -> Mask | None:
-        """Mask of the documents to keep, or None for all.
-
-        Documents are drawn individually: neighbors are often similar, so blocks would carry less information.
-        """
+        """Mask of the documents to keep, or None for all."""
+        # Documents are drawn individually: neighbors are often similar, so blocks would carry less information.
         if self.sample_share == 1:
             return None
         return drawn_rows(
@@ -122,14 +115,6 @@ class RangeStage(Stage):
         "sketch": Variable(("word", "probe"), "(C + diag(D)) Omega", "Y"),
     }
     unfolded = frozenset(DOCUMENTS)
-
-    def keeps_fold(self, settings: ScanSettings) -> bool:
-        del settings
-        return True
-
-    def reads_corpora(self, store: Moments) -> bool:
-        del store
-        return True
 
     def scans(self, store: Moments) -> Sequence[Scan]:
         """One scan over the partitions of the manifest."""

@@ -15,15 +15,13 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import Option
 from streaming_jsmf.jobs.checkpoints import PartialResult, added_in_place
-from streaming_jsmf.linalg.document_tensor import (
+from streaming_jsmf.linalg.tensor import (
     DOCUMENT_BLOCK,
     FEWEST_TOKENS,
     BasisMoments,
     TensorSums,
-    WeightedShares,
     basis_moments,
     tensor_sums,
-    tensor_weights,
 )
 from streaming_jsmf.moments.partition import iter_shares
 from streaming_jsmf.moments.stages.base import BasisReduction, SumStage
@@ -48,14 +46,11 @@ class ThirdMomentReduction(BasisReduction):
 
     def compute(self, partition: Partition) -> PartialResult:
         """One pass over the partition's data, with one row group in memory at a time."""
-        sums = tensor_sums(self._documents(partition), self.read_basis())
+        documents = iter_shares(partition, self.n_words)
+        sums = tensor_sums(documents, self.read_basis(), self.settings.document_weights)
         arrays: dict[str, NDArray[Any]] = {name: getattr(sums, name) for name in ARRAYS}
         arrays |= {name: arrays[name].astype(np.float32) for name in WIDE_ARRAYS}
         return PartialResult(arrays, {name: getattr(sums, name) for name in SCALARS})
-
-    def _documents(self, partition: Partition) -> Iterator[WeightedShares]:
-        for shares, lengths in iter_shares(partition, self.n_words):
-            yield WeightedShares(shares, lengths, tensor_weights(lengths, self.settings.document_weights))
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         return added_in_place(folded, partial)
@@ -75,13 +70,7 @@ class ThirdMomentStage(SumStage):
         ),
     }
     inputs = ("basis",)
-
-    def wanted(self, settings: ScanSettings) -> bool:
-        return settings.third_moment
-
-    def reads_corpora(self, store: Moments) -> bool:
-        del store
-        return True
+    needs = "third_moment"
 
     def reduction(self, store: Moments) -> ThirdMomentReduction:
         return ThirdMomentReduction.of(store)
@@ -104,7 +93,7 @@ class ThirdMomentStage(SumStage):
                 store.path,
                 FEWEST_TOKENS,
             )
-            found = BasisMoments(sums.shares, sums.pairs, sums.third)
+            found = BasisMoments(store.read("basis"), sums.shares, sums.pairs, sums.third)
         names = ("word_mean", "pair_projection", "third_moment")
         arrays = dict(zip(names, (found.word_mean, found.pair_projection, found.third), strict=True))
         return PartialResult(arrays, total.scalars)
@@ -116,18 +105,10 @@ class ThirdMomentStage(SumStage):
 def tensor_memory(n_words: int, width: int) -> int:
     """Peak bytes of the stage besides a row group: its sums, the basis, and the products of a block of documents.
 
-    Excludes nonzeros sorted by word: 8 bytes for each of ``linalg.document_tensor.NONZERO_BLOCK``.
+    Excludes nonzeros sorted by word: 8 bytes for each of ``linalg.tensor.NONZERO_BLOCK``.
     """
     # Folding groups holds two float64 copies of both wide sums; the tensor is held in slabs and packed.
     return 32 * n_words * width + 4 * width**3 + 16 * DOCUMENT_BLOCK * width
-
-
-@dataclass(frozen=True)
-class TensorMoments:
-    """Input of the tensor engine: the basis Q (N x m) and the moments in it."""
-
-    basis: NDArray[np.float64]
-    moments: BasisMoments
 
 
 def adding_command(store: Moments) -> str:
