@@ -222,7 +222,7 @@ class PieceWriter:
         self._keys: dict[str, list[NDArray[Any]]] = {"contents": [], "identities": []}
         self._sample: list[Bags] = []
         # A table of the forms of words that are stemmed.
-        self._forms = None if ingest.source.tokenizer.stemmer is None else NO_FORMS
+        self._forms = None if ingest.source.tokenizer.options.stemmer is None else NO_FORMS
         self._detects = n_words is None and AUTO in parts_of(ingest.curation.stop_words)
         self.languages = Counter[str]()
         self.documents = self.nonzeros = 0
