@@ -30,8 +30,7 @@ from pipelines.common.bags import write_corpus
 from pipelines.common.held_out import Split
 from streaming_jsmf import fit
 from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.corpus.csr import iter_blocks
-from streaming_jsmf.corpus.units import list_units
+from streaming_jsmf.corpus.units import iter_blocks, list_units
 from streaming_jsmf.inference.cvb0 import DocumentTopics, document_topics
 from streaming_jsmf.inference.perplexity import Completer
 

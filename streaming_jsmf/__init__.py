@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 _NAMES = {
     "config": "EvaluationRequest InferSettings IngestRequest PolishSettings ScanSettings StodSettings",
     "corpus": "open_corpus",
-    "corpus.csr": "to_dask_array",
+    "corpus.units": "to_dask_array",
     "documents.interop": "corpus_from_gensim corpus_from_matrix corpus_to_matrix model_to_gensim model_to_pyldavis",
     "documents.over_time": "over_time",
     "documents.queries": "documents_of_topic least_explained_documents shares_by similar_documents",

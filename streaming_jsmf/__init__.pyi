@@ -15,8 +15,8 @@ from streaming_jsmf.config.ingest import IngestRequest as IngestRequest
 from streaming_jsmf.config.requests import EvaluationRequest as EvaluationRequest
 from streaming_jsmf.config.scan import ScanSettings as ScanSettings
 from streaming_jsmf.corpus import Corpus
-from streaming_jsmf.corpus.csr import to_dask_array as to_dask_array
 from streaming_jsmf.corpus.format import open_corpus as open_corpus
+from streaming_jsmf.corpus.units import to_dask_array as to_dask_array
 from streaming_jsmf.documents.interop import corpus_from_gensim as corpus_from_gensim
 from streaming_jsmf.documents.interop import corpus_from_matrix as corpus_from_matrix
 from streaming_jsmf.documents.interop import corpus_to_matrix as corpus_to_matrix

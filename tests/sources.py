@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from streaming_jsmf.config import READER_OPTIONS, TokenOptions
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import BadRecords, Unit, limits
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
@@ -24,9 +25,16 @@ from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 BUCKET = Unit("the bucket")
 
 
+def tokenizing(
+    name: str = "arrow", stop_words: str = "none", phrases: tuple[str, ...] = (), **options: Any
+) -> Tokenizer:
+    """Return a tokenizer with these options."""
+    return Tokenizer(TokenOptions(tokenizer=name, **options), stop_words, phrases)
+
+
 def opened(kind: Any, *paths: Any, **options: Any) -> Any:
     """Open a reader on files."""
-    return kind.open("", tuple(map(str, paths)), kind.options_type(**options), Tokenizer())
+    return kind.open("", tuple(map(str, paths)), READER_OPTIONS[kind.reader](**options), Tokenizer())
 
 
 class Read:
@@ -70,7 +78,7 @@ class Read:
                     self.source.scatter(unit, bad, self.scattered[-1], n_buckets)
         for bucket in range(n_buckets if scratch else 0):
             with self._checked(policy, BUCKET) as bad:
-                self._take(BUCKET, self.source.gather(order(self.scattered), bucket, bad))
+                self._take(BUCKET, self.source.gather(order(self.scattered), bucket, n_buckets, bad))
 
     @contextmanager
     def _checked(self, policy: Any, unit: Unit) -> Iterator[BadRecords]:

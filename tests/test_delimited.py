@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_jsmf import Execution, fit, transform
@@ -22,7 +22,6 @@ from streaming_jsmf.config import TextOptions
 from streaming_jsmf.display import csv_text
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import BadRecords, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.csv_scan import Dialect, scan
 from streaming_jsmf.ingestion.readers.sources import guess_source
 from streaming_jsmf.ingestion.readers.tables import DELIMITED, SPREADSHEET, layout_of
 from tests.corpora import planted
@@ -131,27 +130,6 @@ def test_a_bad_line_is_one_bad_record_in_whole_and_cut_files(
             assert found.places == [f"{path}, line {row + 1}" for row, *_ in good[1:]]
             assert sum(u.size for u in found.units) <= len(path.read_bytes())
             assert size > 30 or len(text) < 100 or len(found.units) > 1
-
-
-@settings(max_examples=300)
-@given(
-    st.text(st.sampled_from('a,"\n\r:'), min_size=1, max_size=24),
-    st.integers(1, 3),
-    st.sampled_from([",", "::"]),
-)
-def test_arrow_and_the_csv_module_read_the_same_fields(text, n_columns, delimiter):
-    block = scan(text.encode(), Dialect(delimiter, '"' * (delimiter == ",")), n_columns)
-    quick, places = block._by_arrow([*range(n_columns)]), range(n_columns)
-    if quick is not None:
-        assert [column.to_pylist() for column in quick] == block.fields(places)
-
-
-@given(st.lists(st.tuples(*[st.text(st.sampled_from('a,"\n'), max_size=4)] * 3), min_size=1, max_size=4))
-def test_arrow_reads_well_formed_quotes(rows):
-    stream = io.StringIO(newline="")
-    csv.writer(stream, quoting=csv.QUOTE_ALL).writerows(rows)
-    found = scan(stream.getvalue().encode(), Dialect(), 3)._by_arrow([0, 1, 2])
-    assert [column.to_pylist() for column in found] == [list(column) for column in zip(*rows, strict=True)]
 
 
 def test_fields(tmp_path):

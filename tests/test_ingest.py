@@ -21,8 +21,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from streaming_jsmf.config import Curation, IngestRequest
-from streaming_jsmf.corpus import Corpus, curation, open_corpus, totals
+from streaming_jsmf.config import Curation, IngestRequest, TextOptions
+from streaming_jsmf.corpus import Corpus, curation, open_corpus
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion import bags, job
@@ -308,8 +308,8 @@ def test_shuffled_shards_are_the_same_corpus(scheduler: Execution, tmp_path: Pat
 
 
 BOUNDS = (
-    (totals, "MERGE_ROWS", 7),
-    (totals, "RANGE_BYTES", 300),
+    (curation, "MERGE_ROWS", 7),
+    (curation, "RANGE_BYTES", 300),
     (curation, "_SLACK", 0),
 )
 
@@ -769,7 +769,7 @@ def test_large_losses_are_refused_or_the_last_line(tmp_path: Path, invoke: Comma
 
 
 def test_few_long_texts_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TextSource.options_type, "split", None, raising=False)
+    monkeypatch.setattr(TextOptions, "split", None, raising=False)
     source = write_texts(tmp_path / "in.jsonl", {i: f"ant bee{i} " * 1500 for i in range(5)})
     with pytest.raises(InputError, match=r"5 documents of 3,000 words on average: too few .* split=200"):
         make(source, tmp_path / "out")

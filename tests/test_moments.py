@@ -29,8 +29,16 @@ from streaming_jsmf import scan
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import footer as footer_module
 from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.corpus.csr import iter_blocks, read_block, to_dask_array
-from streaming_jsmf.corpus.units import Partition, WorkUnit, list_units, partition_units, plan_partitions
+from streaming_jsmf.corpus.units import (
+    Partition,
+    WorkUnit,
+    iter_blocks,
+    list_units,
+    partition_units,
+    plan_partitions,
+    read_block,
+    to_dask_array,
+)
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg import csr, eigen

@@ -27,10 +27,9 @@ from upath import UPath
 import streaming_jsmf as sj
 from streaming_jsmf import ScanSettings, corpus_from_matrix, open_moments, scan
 from streaming_jsmf.corpus import footer, open_corpus
-from streaming_jsmf.corpus.csr import read_block
-from streaming_jsmf.corpus.units import list_units
+from streaming_jsmf.corpus.units import list_units, read_block
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.ingestion.in_memory import located
+from streaming_jsmf.ingestion.files import located
 from streaming_jsmf.ingestion.readers.listing import list_files
 from streaming_jsmf.jobs import run as jobs_run
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
@@ -653,7 +652,7 @@ def test_a_corpus_behind_a_url_has_the_bytes_of_a_local_one(
     memory: str, texts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = f"{memory}/c"
-    monkeypatch.setattr("streaming_jsmf.corpus.totals.RANGE_BYTES", 500)
+    monkeypatch.setattr("streaming_jsmf.corpus.curation.RANGE_BYTES", 500)
     printed("ingest", texts / "in", target, *INGEST, "--scheduler", "threads", "--workers", "2")
     require_same_corpora(target, texts / "corpus")
     assert "intact" in invoked("ingest", texts / "in", target, *INGEST[:-1]).err

@@ -31,12 +31,13 @@ from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.tokens import boilerplate
 from streaming_jsmf.ingestion.tokens import tokenizer as tokenizer_module
 from streaming_jsmf.ingestion.tokens.boilerplate import without_boilerplate
-from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN, Tokenizer
+from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.store import Model, read_model
 from tests.damage import SOME
 from tests.outcomes import Command
+from tests.sources import tokenizing
 
 SUBJECTS = {
     "space": "rocket orbit launch moon shuttle telescope planet gravity satellite mission",
@@ -386,10 +387,10 @@ def test_boilerplate_and_white_space_are_found_wherever_they_are(
     kind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = pa.array(["<p>", *map("".join, product(PARTS, repeat=3))], kind).slice(1)
-    found = Tokenizer(boilerplate="drop", excerpt=5)(texts)
+    found = tokenizing(boilerplate="drop", excerpt=5)(texts)
     monkeypatch.setattr(boilerplate, "_SIGNS", "")
     without, _ = without_boilerplate(texts)
-    expected = Tokenizer()(without)
+    expected = tokenizing()(without)
     assert found.dictionary.equals(expected.dictionary)
     assert np.array_equal(found.codes, expected.codes)
     single = pc.replace_substring_regex(pc.utf8_slice_codeunits(without, 0, 10), r"\s+", " ")
@@ -441,7 +442,7 @@ def test_a_topic_of_encoded_files_is_doubtful_wherever_topics_are_shown(
     ],
 )
 def test_chinese_and_japanese_have_words(tokenizer: str, text: str, words: str) -> None:
-    tokens = Tokenizer(tokenizer)(pa.array([text, "", text * 3000]))
+    tokens = tokenizing(tokenizer)(pa.array([text, "", text * 3000]))
     assert set(tokens.dictionary.to_pylist()) == set(words.split())
     assert tokens.indptr[1] == tokens.indptr[2]
     assert tokens.indptr[3] - tokens.indptr[2] == 3000 * tokens.indptr[1]
@@ -563,7 +564,7 @@ def test_nothing_that_a_model_names_is_imported(
 def test_the_form_of_a_stem_is_its_most_frequent_one(
     range_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming_jsmf.corpus.totals.RANGE_BYTES", range_bytes)
+    monkeypatch.setattr("streaming_jsmf.corpus.curation.RANGE_BYTES", range_bytes)
     snowball = pytest.importorskip("snowballstemmer").stemmer("english").stemWord
     generator = np.random.default_rng(0)
     flights = ["flights", "flight", "delays", "delayed", "thanks", "thank"]

@@ -23,12 +23,12 @@ from streaming_jsmf.ingestion import job
 from streaming_jsmf.ingestion import words as found
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.tokens.split import TokenLists, with_phrases
-from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.store import read_model
 from tests.outcomes import Command, refused
+from tests.sources import tokenizing
 from tests.test_ingest_resume import same_files
 
 SUBJECTS = (
@@ -111,7 +111,7 @@ def test_phrases_are_joined_from_left_to_right_within_a_document(seed: int) -> N
 
 
 def test_nothing_to_join_is_not_an_error() -> None:
-    tokenizer = Tokenizer(phrases=("new york",))
+    tokenizer = tokenizing(phrases=("new york",))
     assert spelled(tokenizer(pa.array(["", "New", "new York!"]))) == [[], ["new"], ["new york"]]
     assert spelled(tokenizer(pa.array([], pa.string()))) == []
 

@@ -19,8 +19,7 @@ from scipy.sparse import csr_array
 from streaming_jsmf.cli.main import cli
 from streaming_jsmf.config import InferSettings, PolishSettings, ScanSettings, StodSettings
 from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.corpus.csr import read_block
-from streaming_jsmf.corpus.units import list_units
+from streaming_jsmf.corpus.units import list_units, read_block
 from streaming_jsmf.errors import InputError, SettingsMismatchError
 from streaming_jsmf.inference import polish as polish_step
 from streaming_jsmf.inference.cvb0 import LANE

@@ -28,9 +28,19 @@ from streaming_jsmf.ingestion.readers.listing import list_files
 from streaming_jsmf.ingestion.readers.records import TextSource
 from streaming_jsmf.ingestion.readers.sources import open_source
 from streaming_jsmf.ingestion.readers.text_files import TextFilesSource
-from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.jobs.execution import Execution
-from tests.sources import Read, in_tar, in_zip, message, opened, put, put_parquet, refused_by, small
+from tests.sources import (
+    Read,
+    in_tar,
+    in_zip,
+    message,
+    opened,
+    put,
+    put_parquet,
+    refused_by,
+    small,
+    tokenizing,
+)
 
 
 def texts(*paths, **options):
@@ -42,7 +52,7 @@ def baskets(*paths, **options):
 
 
 def files_of(root, **options):
-    return TextFilesSource.open(str(root), (), TextFilesOptions(**options), Tokenizer())
+    return TextFilesSource.open(str(root), (), TextFilesOptions(**options), tokenizing())
 
 
 def rows_of(bad):
@@ -91,10 +101,10 @@ def test_lists_of_tokens_are_words_as_they_are(tmp_path, kind):
         path = put_parquet(tmp_path / "a.parquet", {"text": pa.array(lists, kind)})
     source = texts(path)
     assert Read(source).bags == [{"New York": 1, "A": 2}, {}, {}, {"<b>": 1}]
-    whole = Tokenizer("sklearn", boilerplate="drop", excerpt=5)
+    whole = tokenizing("sklearn", boilerplate="drop", excerpt=5)
     assert Read(dataclasses.replace(source, tokenizer=whole)).metadata["excerpt"][0] == "New Y"
     with pytest.raises(InputError, match=r"lists of tokens, which .* does not cut"):
-        Read(dataclasses.replace(source, tokenizer=Tokenizer(passage=2)))
+        Read(dataclasses.replace(source, tokenizer=tokenizing(split=2)))
 
 
 def test_several_text_columns_are_joined(tmp_path):
@@ -193,7 +203,7 @@ def test_passages_keep_id_and_metadata(tmp_path):
         {"text": "f", "n": 3, "id": 9},
     ]
     path = put(tmp_path / "x.jsonl", "\n".join(map(json.dumps, rows)))
-    source = dataclasses.replace(texts(path), tokenizer=Tokenizer(passage=2, excerpt=9))
+    source = dataclasses.replace(texts(path), tokenizer=tokenizing(split=2, excerpt=9))
     read = Read(source)
     assert read.words == ["a b", "c d", "e", "", "f"]
     assert read.ids == ["7/1", "7/2", "7/3", "8/1", "9/1"]

@@ -41,10 +41,10 @@ from streaming_jsmf.ingestion.tokens.stop_words import (
     load_stop_words,
     shown,
 )
-from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.results import UNIDENTIFIED
 from tests.outcomes import Command
 from tests.readers import words_of
+from tests.sources import tokenizing
 from tests.test_in_memory import TEXTS
 
 # Letters whose case or normal form depends on what is around them, marks, digits of all kinds, separators beyond ASCII.
@@ -123,9 +123,9 @@ def test_words_that_differ_in_one_place_are_told_apart_also_after_the_table_has_
 def test_nothing_gives_nothing(kind, settings_of):
     full = pa.array(["", "a b", "é"], kind)
     for empty in (pa.array([], kind), full.slice(1, 0), full.slice(3), full.filter(pa.array([False] * 3))):
-        assert unpacked(Tokenizer(**settings_of)(empty)) == []
-    assert unpacked(Tokenizer(**settings_of)(full.slice(0, 1))) == [[]]
-    assert unpacked(Tokenizer(**settings_of)(pa.array(["", "—", " "], kind))) == [[], [], []]
+        assert unpacked(tokenizing(**settings_of)(empty)) == []
+    assert unpacked(tokenizing(**settings_of)(full.slice(0, 1))) == [[]]
+    assert unpacked(tokenizing(**settings_of)(pa.array(["", "—", " "], kind))) == [[], [], []]
 
 
 bags = st.lists(st.lists(st.integers(0, 4), max_size=6), max_size=5)
@@ -209,7 +209,7 @@ def test_ngrams_equal_all_runs_of_words_also_of_words_with_spaces(documents, lon
 
 
 def test_ngrams_do_not_cross_documents_and_come_after_stems():
-    tokenizer = Tokenizer(ngrams=2, stemmer="english", stop_words="english")
+    tokenizer = tokenizing(ngrams=2, stemmer="english", stop_words="english")
     found = unpacked(tokenizer(pa.array(["Running dogs", "the dogs", "dog"])))
     assert [sorted(words) for words in found] == [
         ["dog", "run", "run dog"],
@@ -222,14 +222,17 @@ def test_equal_stems_are_one_word_and_stop_words_are_spared(tmp_path):
     text = pa.array(["relation relational relations being his"])
     plain = snowballstemmer.stemmer("english")
     assert plain.stemWord("being") == "be"
-    everything = Tokenizer(stemmer="english")(text)
+    everything = tokenizing(stemmer="english")(text)
     assert unpacked(everything) == [["relat", "relat", "relat", "be", "his"]]
     assert count_codes(everything)[2].tolist() == [3, 1, 1]
     assert {"being", "his"} <= load_stop_words("english")
-    assert unpacked(Tokenizer(stemmer="english", stop_words="english")(text))[0][3:] == ["being", "his"]
+    assert unpacked(tokenizing(stemmer="english", stop_words="english")(text))[0][3:] == ["being", "his"]
     own = tmp_path / "stop.txt"
     own.write_text("# mine\nRelational\n")
-    assert unpacked(Tokenizer(stemmer="english", stop_words=str(own))(text))[0][:2] == ["relat", "relational"]
+    assert unpacked(tokenizing(stemmer="english", stop_words=str(own))(text))[0][:2] == [
+        "relat",
+        "relational",
+    ]
 
 
 def test_stems_are_the_same_in_many_threads():
@@ -257,7 +260,7 @@ def test_stems_are_the_same_in_many_threads():
 def test_the_choice_of_sklearn_is_its_analyzer_on_the_normal_form(texts):
     analyzer = CountVectorizer().build_analyzer()
     expected = [analyzer(unicodedata.normalize("NFC", text)) for text in texts]
-    assert unpacked(Tokenizer("sklearn")(pa.array(texts, pa.string()))) == expected
+    assert unpacked(tokenizing("sklearn")(pa.array(texts, pa.string()))) == expected
 
 
 #: Functions by name, and the expressions they return.
@@ -292,12 +295,12 @@ def own(tmp_path, monkeypatch):
 
 def test_a_function_of_the_users_own(own):
     texts = pa.array(["Abcd", "", "AbAb"])
-    tokenizer = pickle.loads(pickle.dumps(Tokenizer(f"{own}:pairs")))
+    tokenizer = pickle.loads(pickle.dumps(tokenizing(f"{own}:pairs")))
     assert unpacked(tokenizer(texts)) == [["Ab", "cd"], [], ["Ab", "Ab"]]
-    assert unpacked(Tokenizer(f"{own}:Space.split")(pa.array(["a  b"]))) == [["a", "b"]]
+    assert unpacked(tokenizing(f"{own}:Space.split")(pa.array(["a  b"]))) == [["a", "b"]]
     # Empty words are no words.
-    assert unpacked(Tokenizer(f"{own}:lazy")(pa.array(["a||é|", ""], pa.large_string()))) == [["a", "é"], []]
-    spaced = Tokenizer(f"{own}:lazy", ngrams=2)(pa.array(["a|b|a b"]))
+    assert unpacked(tokenizing(f"{own}:lazy")(pa.array(["a||é|", ""], pa.large_string()))) == [["a", "é"], []]
+    spaced = tokenizing(f"{own}:lazy", ngrams=2)(pa.array(["a|b|a b"]))
     assert Counter(unpacked(spaced)[0]) == Counter(["a", "b", "a b", "a b", "b a b"])
 
 
@@ -332,7 +335,7 @@ def test_functions_are_given_by_name_or_as_they_are(own, tmp_path):
     ],
 )
 def test_what_a_function_of_the_users_own_must_return(own, function, says):
-    tokenizer = Tokenizer(f"{own}:{function}")
+    tokenizer = tokenizing(f"{own}:{function}")
     with pytest.raises(InputError, match=says) as caught:
         tokenizer(pa.array(["Text"]))
     assert "\n" not in str(caught.value)
@@ -351,7 +354,7 @@ def test_what_a_function_of_the_users_own_must_return(own, function, says):
 def test_names_of_tokenizers_that_are_wrong(own, name, says):
     name = name.replace("OWN", own)
     with pytest.raises(InputError, match=says) as caught:
-        Tokenizer(name)
+        tokenizing(name)
     assert "\n" not in str(caught.value)
     assert repr(name) in str(caught.value)
 
@@ -359,15 +362,15 @@ def test_names_of_tokenizers_that_are_wrong(own, name, says):
 def test_settings_that_are_wrong(monkeypatch, tmp_path):
     for ngrams in (0, 4, -1):
         with pytest.raises(InputError, match=f"ngrams is {ngrams}; .*1"):
-            Tokenizer(ngrams=ngrams)
+            tokenizing(ngrams=ngrams)
     with pytest.raises(InputError, match=r"'klingon'; .*english"):
-        Tokenizer(stemmer="klingon")
+        tokenizing(stemmer="klingon")
     with pytest.raises(InputError, match=r"stop words .*gone"):
-        Tokenizer(stemmer="english", stop_words=str(tmp_path / "gone"))(pa.array(["a"]))
+        tokenizing(stemmer="english", stop_words=str(tmp_path / "gone"))(pa.array(["a"]))
     monkeypatch.setitem(sys.modules, "snowballstemmer", None)
     tokenizer_module._stem_function.cache_clear()
     with pytest.raises(InputError, match="pip install snowballstemmer"):
-        Tokenizer(stemmer="english")
+        tokenizing(stemmer="english")
 
 
 # -- Stop words: choices that add up, lists that hold, and the languages of texts --
@@ -470,7 +473,7 @@ def test_other_spellings_are_removed_and_not_stemmed(tmp_path: Path) -> None:
     texts = [f"أنّـه كتاب إلى{i % 3} المدينة ".replace("إلى", "إلى kita") for i in range(9)]
     corpus = sj.ingest(texts, tmp_path / "c", stop_words="arabic", **KEEP_ALL)
     assert {*corpus.vocabulary().words} == {"كتاب", "المدينة", "kita0", "kita1", "kita2"}
-    tokens = Tokenizer(stemmer="russian", stop_words="\nрусский\n=ещё")(pa.array(["еще книгами"]))
+    tokens = tokenizing(stemmer="russian", stop_words="\nрусский\n=ещё")(pa.array(["еще книгами"]))
     assert tokens.dictionary.to_pylist() == ["еще", "книг"]
 
 

@@ -38,14 +38,8 @@ from streaming_jsmf.config.keywords import settings_of as settings_of
 from streaming_jsmf.config.keywords import takes as takes
 from streaming_jsmf.config.readers import READER_OPTIONS as READER_OPTIONS
 from streaming_jsmf.config.readers import BagOptions as BagOptions
-from streaming_jsmf.config.readers import BasketOptions as BasketOptions
-from streaming_jsmf.config.readers import H5adOptions as H5adOptions
-from streaming_jsmf.config.readers import MatrixMarketOptions as MatrixMarketOptions
 from streaming_jsmf.config.readers import RatingsOptions as RatingsOptions
 from streaming_jsmf.config.readers import ReaderName as ReaderName
-from streaming_jsmf.config.readers import TableOptions as TableOptions
-from streaming_jsmf.config.readers import TriplesOptions as TriplesOptions
-from streaming_jsmf.config.readers import WordListOptions as WordListOptions
 from streaming_jsmf.config.readers import check_options as check_options
 from streaming_jsmf.config.readers import readers_with as readers_with
 from streaming_jsmf.config.reading import EXCERPT as EXCERPT

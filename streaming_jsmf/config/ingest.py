@@ -118,10 +118,7 @@ class Curation(Settings):
         flags=("--min-document-frequency", "--min-df"),
     )
     max_document_frequency: float | None = _frequency(
-        None,
-        texts=0.2,
-        absent="no limit; for texts 20%",
-        flags=("--max-document-frequency", "--max-df"),
+        None, texts=0.2, absent="no limit; for texts 20%", flags=("--max-document-frequency", "--max-df")
     )
     vocabulary_size: int | None = _curation(
         None, absent="all", flags=("--vocabulary-size", "--max-features"), ge=1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Literal
@@ -273,9 +273,10 @@ def read_values(given: Mapping[str, Any], reader: ReaderName | None = None) -> d
                 f"{option.read} has the unknown key {key!r}; {_neighbors(str(key), fields, reader)}"
             )
         if reader is not None and reader not in readers_with(key):
-            shown = fields[key].shown
+            shown, (*some, last) = fields[key].shown, readers_with(key)
+            others = " and ".join(filter(None, [", ".join(some), last]))
             raise InputError(
-                f"the reader {reader} takes no {shown} ({_listed(readers_with(key))} do); leave {shown} out, or "
+                f"the reader {reader} takes no {shown} ({others} do); leave {shown} out, or "
                 f"choose another reader with {option.reader('NAME')}"
             )
     return {key: fields[key].read(value) for key, value in values.items()}
@@ -288,10 +289,6 @@ def _neighbors(key: str, fields: Mapping[str, Field], reader: ReaderName | None)
         named = (f"{name} ({', '.join(readers_with(name))})" for name in near)
         return f"did you mean {' or '.join(named)}?"
     return f"give one of {', '.join(sorted(known))}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def check_options(reader: ReaderName, given: Mapping[str, Any]) -> ReadOptions:

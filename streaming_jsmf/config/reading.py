@@ -81,17 +81,9 @@ def _phrases(given: Any) -> Any:
     raise ValueError(given)
 
 
-def _header(given: Any) -> Any:
-    return {"true": "first", "false": NONE}.get(str(given).lower(), given)
-
-
-def _delimiter(given: Any) -> Any:
-    return given.replace("\\t", "\t") if isinstance(given, str) else given
-
-
 delimiter_key = partial(
     read_key,
-    parse=_delimiter,
+    parse=lambda given: given.replace("\\t", "\t") if isinstance(given, str) else given,
     pattern=r"[^\r\n]+",
     wanted="one or more characters without line ends, such as ; or \\t for a tab",
 )
@@ -248,7 +240,12 @@ class Delimited(Encoded):
     """
 
     delimiter: str | None = delimiter_key(None, absent="detected")
-    header: Header = reading("auto", metavar="auto|first|none", rare=True, parse=_header)
+    header: Header = reading(
+        "auto",
+        metavar="auto|first|none",
+        rare=True,
+        parse=lambda given: {"true": "first", "false": NONE}.get(str(given).lower(), given),
+    )
     columns: tuple[str, ...] = reading((), absent="those of the header", metavar="NAMES", rare=True)
     quoting: Literal["auto", "none"] = reading("auto", rare=True)
     quotechar: str | None = _character(None, absent="detected")
@@ -264,17 +261,14 @@ class Delimited(Encoded):
             )
         if self.columns:
             object.__setattr__(self, "header", NONE)
-        if self.quotes and self.quotes in (self.delimiter, self.escapechar):
+        # Quotes are text with a delimiter of several bytes.
+        is_text = self.quoting == NONE or len((self.delimiter or "").encode()) > 1
+        quotes = "" if is_text else self.quotechar or '"'
+        if quotes and quotes in (self.delimiter, self.escapechar):
             raise InputError(
-                f"{self.quotes!r} is the quotation mark and the delimiter or the escape character; "
+                f"{quotes!r} is the quotation mark and the delimiter or the escape character; "
                 "give different characters"
             )
-
-    @property
-    def quotes(self) -> str:
-        """The quotation mark; empty if quotes are text, as with a delimiter of several bytes."""
-        none = self.quoting == NONE or len((self.delimiter or "").encode()) > 1
-        return "" if none else self.quotechar or '"'
 
 
 @dataclass(frozen=True)

@@ -173,14 +173,12 @@ class ReportRequest(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.by is not None and self.shares is None:
-            raise InputError(
-                f"{option.by} takes a column of {option.shares}; give the file that transform wrote, too"
-            )
-        if self.corpus is not None and self.shares is None:
-            raise InputError(
-                f"{option.corpus} takes the corpus of {option.shares}; give the file that transform wrote, too"
-            )
+        for given, what in (
+            (self.by, f"{option.by} takes a column"),
+            (self.corpus, f"{option.corpus} takes the corpus"),
+        ):
+            if given is not None and self.shares is None:
+                raise InputError(f"{what} of {option.shares}; give the file that transform wrote, too")
 
 
 @dataclass(frozen=True)
@@ -358,10 +356,6 @@ def parse_memory(size: Any) -> Any:
     return found
 
 
-def _path(given: Any) -> Any:
-    return Path(given) if isinstance(given, str) else given
-
-
 @dataclass(frozen=True)
 class ExecutionOptions(Settings):
     """How a job runs.
@@ -387,6 +381,10 @@ class ExecutionOptions(Settings):
     workers: int | None = _execution(None, absent="one per core", ge=1)
     memory: int | None = _execution(None, absent="no limit", metavar="SIZE", parse=parse_memory)
     performance_report: Path | None = _execution(
-        None, absent="none", metavar="FILE.html", rare=True, parse=_path
+        None,
+        absent="none",
+        metavar="FILE.html",
+        rare=True,
+        parse=lambda given: Path(given) if isinstance(given, str) else given,
     )
     allow_mixed: bool = _execution(False, rare=True)

@@ -8,7 +8,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,19 +37,26 @@ class RowGroup:
 
 
 @dataclass(frozen=True)
-class Footer:
-    """Number of rows and (document, word) pairs of a file, in total and by row group; its size and maybe its hash.
+class Shard:
+    """One Parquet file of documents.
 
-    ``nonzeros`` is exact if the writer stored null counts (as Arrow, Spark and DuckDB do). Otherwise it is an upper
-    bound, because each empty list counts as one.
+    Attributes
+    ----------
+    name : POSIX path relative to the corpus, such as "documents/part-00000.parquet".
+    nonzeros : Number of (document, word) pairs. In a corpus used in place, it is exact if the writer stored null counts
+        (as Arrow, Spark and DuckDB do), and otherwise an upper bound, because each empty list counts as one.
+    bytes : File size.
+    sha256 : Hex hash of the file, "" if unknown.
+    state : ``state_of`` the file when the corpus was opened.
     """
 
+    name: str
     rows: int
     nonzeros: int
-    row_groups: tuple[RowGroup, ...]
     bytes: int
-    sha256: str = ""
-    state: State = None
+    sha256: str
+    row_groups: tuple[RowGroup, ...] = field(repr=False)
+    state: State = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -115,8 +122,8 @@ def reading(name: str, advice: str = RESTORE) -> Iterator[None]:
         ) from error
 
 
-def read_footer(path: str, n_words: int, expected: int | None = None, *, hashing: bool = False) -> Footer:
-    """Read and check the footer of the shard at ``path``, and with ``hashing`` the whole file for its hash.
+def read_footer(path: str, n_words: int, expected: int | None = None, *, hashing: bool = False) -> Shard:
+    """Read and check the footer of a file, and with ``hashing`` all of it for its hash; the shard is named by its path.
 
     Raises ``StoreError`` if the file cannot be read or its size is not ``expected``, and ``InputError`` if the columns
     ``ids`` or ``counts`` are missing or have the wrong type, or the statistics show ids outside ``0..n_words-1`` or
@@ -145,7 +152,7 @@ def read_footer(path: str, n_words: int, expected: int | None = None, *, hashing
         raise StoreError(
             f"{path}: its footer is damaged (the rows of its row groups differ from its own); {RESTORE}"
         )
-    return Footer(rows, nonzeros, tuple(row_groups), shard.size, sha256, shard.state)
+    return Shard(path, rows, nonzeros, shard.size, sha256, tuple(row_groups), shard.state)
 
 
 def _hash_of_source(source: Any, path: str) -> str:

@@ -9,9 +9,9 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from streaming_jsmf.corpus.footer import Footer, RowGroup, read_footer, require_hash
+from streaming_jsmf.corpus.footer import Shard, read_footer, require_hash
 from streaming_jsmf.corpus.manifest import (
     MANIFEST_NAME,
     Json,
@@ -25,7 +25,7 @@ from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, Vocabu
 from streaming_jsmf.display import location, printable
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.storage.local import CHECK_OR_LIST
-from streaming_jsmf.storage.objects import State, in_threads
+from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.storage.paths import (
     MARK,
     AnyPath,
@@ -49,29 +49,6 @@ _STORES = {
     "streaming_jsmf.moments": "a moments store, not a corpus; infer makes a model of it",
     "streaming_jsmf.model": "a model, not a corpus; give the corpus that it was made of",
 }
-
-
-@dataclass(frozen=True)
-class Shard:
-    """One Parquet file of documents.
-
-    Attributes
-    ----------
-    name : POSIX path relative to the corpus, such as "documents/part-00000.parquet".
-    nonzeros : Number of (document, word) pairs; may be an upper bound for a corpus used in place (see
-        ``footer.Footer``).
-    bytes : File size.
-    sha256 : Hex hash of the file.
-    state : ``state_of`` the file when the corpus was opened.
-    """
-
-    name: str
-    rows: int
-    nonzeros: int
-    bytes: int
-    sha256: str
-    row_groups: tuple[RowGroup, ...] = field(repr=False)
-    state: State = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -227,14 +204,9 @@ def _open_committed(root: str, manifest: Manifest) -> Corpus:
     vocabulary_path = join(root, VOCABULARY_NAME)
     if not exists(vocabulary_path):
         raise StoreError(f"{vocabulary_path} is missing; restore it or build the corpus again")
-    footers = in_threads(lambda entry: _checked_footer(root, entry, n_words), entries)
-    shards = tuple(
-        Shard(entry.name, entry.rows, entry.nonzeros, entry.bytes, entry.sha256, own.row_groups, own.state)
-        for entry, own in zip(entries, footers, strict=True)
-    )
-    return Corpus(
-        root, shards, n_words, manifest.vocabulary.sha256, vocabulary_path, token_settings(manifest.settings)
-    )
+    shards = tuple(in_threads(lambda entry: _checked_shard(root, entry, n_words), entries))
+    sha256, tokens = manifest.vocabulary.sha256, token_settings(manifest.settings)
+    return Corpus(root, shards, n_words, sha256, vocabulary_path, tokens)
 
 
 def require_no_other_shards(root: str, manifest: Manifest) -> None:
@@ -248,15 +220,15 @@ def require_no_other_shards(root: str, manifest: Manifest) -> None:
             )
 
 
-def _checked_footer(root: str, entry: ShardEntry, n_words: int) -> Footer:
+def _checked_shard(root: str, entry: ShardEntry, n_words: int) -> Shard:
     path = join(root, entry.name)
-    footer = read_footer(path, n_words, entry.bytes)
-    if footer.rows != entry.rows or footer.nonzeros != entry.nonzeros:
+    found = read_footer(path, n_words, entry.bytes)
+    if found.rows != entry.rows or found.nonzeros != entry.nonzeros:
         raise StoreError(
-            f"{path} has {footer.rows} documents and {footer.nonzeros} nonzeros, its manifest says "
+            f"{path} has {found.rows} documents and {found.nonzeros} nonzeros, its manifest says "
             f"{entry.rows} and {entry.nonzeros}; build the corpus again"
         )
-    return footer
+    return replace(found, name=entry.name, nonzeros=entry.nonzeros, sha256=entry.sha256)
 
 
 def _open_in_place(root: str, vocabulary: str | None) -> Corpus:
@@ -266,16 +238,12 @@ def _open_in_place(root: str, vocabulary: str | None) -> Corpus:
         raise InputError(f"there is no vocabulary at {vocabulary_path}; check the path")
     words, vocabulary_sha256 = read_vocabulary(vocabulary_path)
     n_words = len(words.words)
-    paths = [join(root, name) for name in names]
-    footers = in_threads(lambda path: read_footer(path, n_words, hashing=True), paths)
-    if not sum(footer.rows for footer in footers):
-        raise InputError(f"{root} is an empty corpus: its {len(footers)} Parquet files hold no documents")
-    if not sum(footer.nonzeros for footer in footers):
+    found = in_threads(lambda name: read_footer(join(root, name), n_words, hashing=True), names)
+    shards = tuple(replace(shard, name=name) for name, shard in zip(names, found, strict=True))
+    if not sum(shard.rows for shard in shards):
+        raise InputError(f"{root} is an empty corpus: its {len(shards)} Parquet files hold no documents")
+    if not sum(shard.nonzeros for shard in shards):
         raise InputError(f"{root} is an empty corpus: none of its documents has a word")
-    shards = tuple(
-        Shard(name, own.rows, own.nonzeros, own.bytes, own.sha256, own.row_groups, own.state)
-        for name, own in zip(names, footers, strict=True)
-    )
     return Corpus(root, shards, n_words, vocabulary_sha256, vocabulary_path)
 
 

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import EXCERPT
+from streaming_jsmf.corpus.curation import ranges_of_ids, sum_files, totals_of
 from streaming_jsmf.corpus.format import DOCUMENTS
 from streaming_jsmf.corpus.manifest import ShardEntry, as_number
 from streaming_jsmf.corpus.records import BATCH_NONZEROS, OWN_COLUMNS, Documents
-from streaming_jsmf.corpus.totals import ranges_of_ids, sum_files, totals_of
 from streaming_jsmf.corpus.vocabulary import WordCounts, used_counts
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.checkpoints import Record
@@ -77,6 +77,7 @@ class ShardWriter:
     ----------
     document_frequency : (N,) int64; number of documents with each word so far.
     term_count : (N,) float64; tokens of each word so far.
+    shards : The shards that are complete.
     """
 
     def __init__(self, directory: Path, n_words: int, limits: ShardLimits) -> None:
@@ -85,7 +86,7 @@ class ShardWriter:
         self._documents_limit = limits.documents_per_shard or int(np.iinfo(np.int64).max)
         self.document_frequency = np.zeros(n_words, np.int64)
         self.term_count = np.zeros(n_words, np.float64)
-        self._shards: list[ShardEntry] = []
+        self.shards: list[ShardEntry] = []
         self._schema: Any = None
         self._file: Any = None
         self._pieces: list[Documents] = []
@@ -114,12 +115,7 @@ class ShardWriter:
     def close(self) -> tuple[ShardEntry, ...]:
         """End the last shard; return all of them, named relative to the directory."""
         self._close_shard()
-        return tuple(self._shards)
-
-    @property
-    def finished(self) -> Sequence[ShardEntry]:
-        """The shards that are complete."""
-        return self._shards
+        return tuple(self.shards)
 
     def abort(self) -> None:
         """Close the current file. May be called repeatedly, and after ``close``."""
@@ -162,7 +158,11 @@ class ShardWriter:
         if not self._pieces:
             return
         if self._file is None:
-            self._file = _writer(self.directory / self._name(), self._schema)
+            leaves = {"ids": "ids.list.element", "counts": "counts.list.element"}
+            # Level 9 takes four times as long as level 3 on excerpts, and saves a tenth of their bytes.
+            levels = {leaves.get(name, name): 3 if name == EXCERPT else 9 for name in self._schema.names}
+            path = self.directory / self._name()
+            self._file = pq.ParquetWriter(path, self._schema, compression_level=levels, **_PARQUET)
         table = _table(self._pieces, self._schema)
         self._file.write_table(table, row_group_size=table.num_rows)
         self._pieces, self._pending = [], 0
@@ -173,7 +173,7 @@ class ShardWriter:
             return
         self.abort()
         path = self.directory / self._name()
-        self._shards.append(
+        self.shards.append(
             ShardEntry(
                 name=path.name,
                 rows=self._rows,
@@ -186,14 +186,7 @@ class ShardWriter:
         self._rows, self._nonzeros, self._tokens = 0, 0, 0.0
 
     def _name(self) -> str:
-        return f"part-{len(self._shards):05d}.parquet"
-
-
-def _writer(path: Path, schema: Any) -> Any:
-    leaves = {"ids": "ids.list.element", "counts": "counts.list.element"}
-    # Level 9 takes four times as long as level 3 on excerpts, and saves a tenth of their bytes.
-    levels = {leaves.get(name, name): 3 if name == EXCERPT else 9 for name in schema.names}
-    return pq.ParquetWriter(path, schema, compression_level=levels, **_PARQUET)
+        return f"part-{len(self.shards):05d}.parquet"
 
 
 def _schema(documents: Documents) -> Any:
@@ -255,10 +248,6 @@ def write_task_shards(
     return {"shards": [shard.model_dump(mode="json") for shard in shards], **files.record()}
 
 
-def shards_of(record: Record) -> list[ShardEntry]:
-    return [ShardEntry.model_validate(shard) for shard in record["shards"]]
-
-
 def total_counts(
     work: Workspace, executor: Executor, step: str, n_tasks: int, words: pa.Array, n_ranges: int
 ) -> WordCounts:
@@ -273,7 +262,7 @@ def link_shards(root: StorePath, step: str, records: Sequence[Record], corpus: S
     make_directory(documents)
     pairs, entries = list[tuple[StorePath, StorePath]](), list[ShardEntry]()
     for index, record in enumerate(records):
-        for shard in shards_of(record):
+        for shard in map(ShardEntry.model_validate, record["shards"]):
             name = f"part-{len(entries):05d}.parquet"
             pairs.append((root / task_directory(step, index) / shard.name, documents / name))
             entries.append(shard.model_copy(update={"name": name}))

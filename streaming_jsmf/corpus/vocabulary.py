@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from streaming_jsmf.storage.paths import read_bytes
 
 VOCABULARY_NAME = "vocabulary.parquet"
 TEXT_NAMES = ("vocab.txt", "vocabulary.txt")
-NOT_RECORDED = -1
 
 
 def word_ids(words: Any, vocabulary: Any) -> NDArray[np.int64]:
@@ -76,16 +75,6 @@ class WordCounts:
             np.concatenate([np.zeros(0), *(table.term_count for table in tables)]),
         )
 
-    @classmethod
-    def summed(cls, words: Any, tables: Iterable[Any]) -> WordCounts:
-        """Sum the counts of words over tables of ``used_counts``, in their order."""
-        totals = cls(words, np.zeros(len(words), np.int64), np.zeros(len(words)))
-        for table in tables:
-            ids = np.asarray(table.column("id"))
-            totals.document_frequency[ids] += np.asarray(table.column("document_frequency"))
-            totals.term_count[ids] += np.asarray(table.column("term_count"))
-        return totals
-
     def take(self, chosen: NDArray[Any]) -> WordCounts:
         """Select words by position, in that order, or by mask."""
         numbers = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
@@ -114,27 +103,18 @@ def used_counts(document_frequency: NDArray[np.int64], term_count: NDArray[np.fl
 class Vocabulary:
     """N words with their counts over the corpus; row number = word id.
 
-    If the file has only words, the frequencies, counts and scores are -1, NaN and NaN; see ``counted``.
-
     Attributes
     ----------
     words : N distinct strings.
-    document_frequency : (N,) int64; number of documents with the word.
-    term_count : (N,) float64; tokens of the word.
-    tf_idf : (N,) float64; see ``WordCounts.tf_idf``.
+    document_frequency : (N,) int64; number of documents with the word; None if the file does not have them.
+    term_count : (N,) float64; tokens of the word; None if the file does not have them.
     forms : N strings that are shown for words that are stems: the most frequent forms; None without a stemmer.
     """
 
     words: tuple[str, ...]
-    document_frequency: NDArray[np.int64]
-    term_count: NDArray[np.float64]
-    tf_idf: NDArray[np.float64]
+    document_frequency: Any = None
+    term_count: Any = None
     forms: tuple[str, ...] | None = None
-
-    @property
-    def counted(self) -> bool:
-        """Whether the file has document frequencies and term counts."""
-        return bool((self.document_frequency >= 0).all())
 
 
 def write_vocabulary(counts: WordCounts, n_documents: int, path: Path, forms: Any = None) -> None:
@@ -195,12 +175,7 @@ def _from_text(data: bytes, path: str) -> Vocabulary:
         raise InputError(f"the vocabulary {path} is not UTF-8 (byte {error.start}); convert it") from error
     # str.splitlines also splits at characters such as U+2028 inside a word.
     lines = text.removesuffix("\n").replace("\r\n", "\n").removesuffix("\r").split("\n")
-    return _uncounted(tuple(lines) if text else ())
-
-
-def _uncounted(words: tuple[str, ...]) -> Vocabulary:
-    unknown = np.full(len(words), np.nan)
-    return Vocabulary(words, np.full(len(words), NOT_RECORDED, np.int64), unknown, unknown)
+    return Vocabulary(tuple(lines) if text else ())
 
 
 def _from_parquet(data: bytes, path: str) -> Vocabulary:
@@ -218,16 +193,8 @@ def _from_parquet(data: bytes, path: str) -> Vocabulary:
         raise InputError(f"the vocabulary {path} has no string column 'word'; it has {table.column_names}")
     if column.null_count:
         raise InputError(f"the vocabulary {path} has {column.null_count} null words; give each row a word")
-    blank = _uncounted(tuple(column.to_pylist()))
-
-    def numbers(name: str, otherwise: NDArray[Any]) -> NDArray[Any]:
-        found = np.asarray(table.column(name)) if name in table.column_names else otherwise
-        return found.astype(otherwise.dtype)
-
-    return Vocabulary(
-        blank.words,
-        numbers("document_frequency", blank.document_frequency),
-        numbers("term_count", blank.term_count),
-        numbers("tf_idf", blank.tf_idf),
-        tuple(map(str, table.column("form").to_pylist())) if "form" in table.column_names else None,
-    )
+    types = {"document_frequency": np.int64, "term_count": np.float64}
+    present = {name: kind for name, kind in types.items() if name in table.column_names}
+    numbers: Any = {name: np.asarray(table.column(name)).astype(kind) for name, kind in present.items()}
+    forms = tuple(map(str, table.column("form").to_pylist())) if "form" in table.column_names else None
+    return Vocabulary(tuple(column.to_pylist()), **numbers, forms=forms)

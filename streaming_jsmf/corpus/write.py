@@ -133,7 +133,7 @@ class CorpusWriter:
         """Move finished shards to an object store."""
         if isinstance(self._target, Path):
             return
-        for shard in self._shards.finished[self._uploaded :]:
+        for shard in self._shards.shards[self._uploaded :]:
             made = self._new / DOCUMENTS / shard.name
             put_files([(made, self._uploads / shard.name)])
             made.unlink()
@@ -152,9 +152,7 @@ class CorpusWriter:
         manifest = finish_directory(self._new, shards, counts, origin or Origin())
         wanted = wanted_corpus(self._target, {"contents": manifest.fingerprint})
         same = replace(
-            wanted,
-            stored=lambda: {"contents": open_corpus(str(self._target)).fingerprint},
-            advice=_ADVICE,
+            wanted, stored=lambda: {"contents": open_corpus(str(self._target)).fingerprint}, advice=_ADVICE
         )
         if (found := same.find()) is not Found.MADE:
             self._put_in_place(shards, found)

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
-from streaming_jsmf.corpus.csr import iter_blocks
 from streaming_jsmf.corpus.format import Corpus, open_corpus
-from streaming_jsmf.corpus.units import list_units
+from streaming_jsmf.corpus.units import iter_blocks, list_units
 from streaming_jsmf.corpus.vocabulary import word_ids
 from streaming_jsmf.corpus.write import column_words, corpus_target, matrix_blocks, write_corpus
 from streaming_jsmf.documents.model_shares import ModelShares

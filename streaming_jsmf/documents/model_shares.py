@@ -14,9 +14,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.corpus.csr import read_block
 from streaming_jsmf.corpus.format import Corpus, open_corpus
-from streaming_jsmf.corpus.units import list_units
+from streaming_jsmf.corpus.units import list_units, read_block
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.documents.share_files import open_shares
 from streaming_jsmf.documents.shares import (

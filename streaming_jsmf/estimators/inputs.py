@@ -25,8 +25,7 @@ from sklearn.utils.validation import check_array, check_random_state, validate_d
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import Corpus, open_corpus
-from streaming_jsmf.corpus.csr import iter_blocks
-from streaming_jsmf.corpus.units import list_units
+from streaming_jsmf.corpus.units import iter_blocks, list_units
 from streaming_jsmf.corpus.write import column_words, matrix_blocks, tidy_rows, write_corpus
 from streaming_jsmf.errors import InputError, StreamingJSMFError
 from streaming_jsmf.inference.cvb0 import document_topics

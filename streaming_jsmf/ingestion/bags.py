@@ -19,12 +19,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import AUTO, EXCERPT
+from streaming_jsmf.corpus.curation import ranges_of_ids, summed
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
-from streaming_jsmf.corpus.totals import ranges_of_ids, summed
 from streaming_jsmf.corpus.vocabulary import used_counts
 from streaming_jsmf.ingestion.columns import ColumnSummary, summarize
-from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units
-from streaming_jsmf.ingestion.losses import save_bad
+from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units, save_bad
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit
 from streaming_jsmf.ingestion.repeats import (
     KEY,
@@ -196,7 +195,7 @@ def _documents(ingest: Ingest, number: int, unit: Unit, bad: BadRecords) -> Iter
     if ingest.buckets:
         folder = ingest.root / _SCATTERED
         names = sorted(name for name in child_names(folder) if name.endswith(".arrow"))
-        batches = ingest.source.gather([folder / name for name in names], number, bad)
+        batches = ingest.source.gather([folder / name for name in names], number, ingest.buckets, bad)
     else:
         batches = ingest.source.read(unit, bad)
     return (batch for batch in batches if batch.n_documents)
@@ -223,7 +222,7 @@ class PieceWriter:
         self._keys: dict[str, list[NDArray[Any]]] = {"contents": [], "identities": []}
         self._sample: list[Bags] = []
         # A table of the forms of words that are stemmed.
-        self._forms = None if ingest.source.tokenizer.stemmer is None else NO_FORMS
+        self._forms = None if ingest.source.tokenizer.options.stemmer is None else NO_FORMS
         self._detects = n_words is None and AUTO in parts_of(ingest.curation.stop_words)
         self.languages = Counter[str]()
         self.documents = self.nonzeros = 0

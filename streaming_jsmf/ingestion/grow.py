@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import IngestRequest, Vanished
-from streaming_jsmf.corpus.footer import open_parquet
-from streaming_jsmf.corpus.format import DOCUMENTS, Corpus, Shard, open_corpus, read_manifest
+from streaming_jsmf.corpus.footer import Shard, open_parquet
+from streaming_jsmf.corpus.format import DOCUMENTS, Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Dropped, Json, Manifest, ShardEntry, as_number
 from streaming_jsmf.corpus.records import OWN_COLUMNS, Documents, Place, checked_bags
 from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter
@@ -28,11 +28,9 @@ from streaming_jsmf.corpus.vocabulary import WordCounts
 from streaming_jsmf.corpus.write import Origin, finish_directory
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.fingerprint import fingerprint
-from streaming_jsmf.ingestion.files import FILES_NAME, Grown, of_paths
-from streaming_jsmf.ingestion.in_memory import located
+from streaming_jsmf.ingestion.files import FILES_NAME, Grown, located, of_paths
 from streaming_jsmf.ingestion.ingest import run_ingest
-from streaming_jsmf.ingestion.job import Ingest
-from streaming_jsmf.ingestion.losses import NothingLeftError, warn_of_losses
+from streaming_jsmf.ingestion.job import Ingest, NothingLeftError, warn_of_losses
 from streaming_jsmf.ingestion.plan import plan_ingest
 from streaming_jsmf.ingestion.tokens.stop_words import LANGUAGES, NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN

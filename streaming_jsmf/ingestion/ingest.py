@@ -17,11 +17,12 @@ from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory,
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.bags import Contents, read_source
 from streaming_jsmf.ingestion.columns import choose_types
-from streaming_jsmf.ingestion.files import FILES_NAME
-from streaming_jsmf.ingestion.in_memory import located
-from streaming_jsmf.ingestion.job import Column, Ingest, Piece
-from streaming_jsmf.ingestion.losses import (
+from streaming_jsmf.ingestion.files import FILES_NAME, located
+from streaming_jsmf.ingestion.job import (
+    Column,
+    Ingest,
     NothingLeftError,
+    Piece,
     first_bad_record,
     losses_of_reading,
     losses_of_writing,
@@ -148,7 +149,11 @@ def run_ingest(
     origin = replace(origin, settings={**(origin.settings or {}), **execution.noted})
     with planned.folder.acquire(wanted, resumable=resumable) as publish:
         if publish is not None:
-            execution.require_memory(ingest_memory(execution), "the ingest", f"lower {option.workers}")
+            # A list of items or words needs 100 bytes more per entry.
+            processes = execution.concurrency + 1 if execution.scheduler in ("processes", "cluster") else 1
+            batches = execution.concurrency * _COPIES_OF_A_BATCH * limits.BATCH_BYTES
+            needed = processes * PROCESS_BYTES + batches
+            execution.require_memory(needed, "the ingest", f"lower {option.workers}")
             with execution.executor(
                 listener,
                 target=planned.root,
@@ -175,12 +180,6 @@ def _require_outside(target: StorePath, source: str | Path) -> None:
         inside = inside and target.resolve().is_relative_to(Path(root).resolve())
     if inside:
         raise InputError(f"{target} lies inside the source {root}; choose another place for the corpus")
-
-
-def ingest_memory(execution: Execution) -> int:
-    """Estimate the memory in bytes over all processes; a list of items or words needs 100 bytes more per entry."""
-    processes = execution.concurrency + 1 if execution.scheduler in ("processes", "cluster") else 1
-    return processes * PROCESS_BYTES + execution.concurrency * _COPIES_OF_A_BATCH * limits.BATCH_BYTES
 
 
 def _ingest(ingest: Ingest, executor: Executor, origin: Origin, publish: Publish) -> None:

@@ -22,18 +22,17 @@ from streaming_jsmf.config import (
     check_options,
     for_texts,
 )
+from streaming_jsmf.corpus.curation import number_of_ranges
 from streaming_jsmf.corpus.footer import is_list, open_parquet
 from streaming_jsmf.corpus.format import open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, PHRASES, Json
 from streaming_jsmf.corpus.shards import LAYOUT, TOKENS_PER_SHARD
-from streaming_jsmf.corpus.totals import number_of_ranges
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, Option, StoreError, option
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.ingestion.columns import kind_of_type
-from streaming_jsmf.ingestion.files import SourceFiles
-from streaming_jsmf.ingestion.in_memory import Location
+from streaming_jsmf.ingestion.files import Location, SourceFiles
 from streaming_jsmf.ingestion.job import Ingest
 from streaming_jsmf.ingestion.readers.base import BadRecords, Reader, Unit
 from streaming_jsmf.ingestion.readers.files import find_beside
@@ -154,7 +153,11 @@ def _from_spec(
             raise InputError(f"a spec has its own {name}; leave {Option(name)} out, or edit the spec")
     curation = replace(default_curation(spec.reader, "papers"), **{**spec.curation, **request.curation})
     options = check_options(spec.reader, {**spec.read, **request.read})
-    directory = Path(request.files) if request.files is not None else _cache(spec.name)
+    directory = (
+        Path(request.files)
+        if request.files is not None
+        else Path(user_cache_dir("streaming-jsmf")) / spec.name
+    )
     found = fetch_files(spec.source.files, directory, page=spec.source.url, progress=progress)
     spec.check_word_lists(directory)
     for name, digest in found.items():
@@ -187,13 +190,9 @@ def _with_suited_tokenizer(opened: Any, units: Sequence[Unit]) -> Any:
         texts += [found[i].as_py()[:_LONGEST] for i in chosen]
         if len(texts) >= SAMPLE // 4:
             break
-    name = suited_tokenizer(pa.array(texts, pa.string())) if texts else opened.tokenizer.name
+    name = suited_tokenizer(pa.array(texts, pa.string())) if texts else opened.options.tokenizer
     options = replace(opened.options, tokenizer=name)
-    return replace(opened, options=options, tokenizer=replace(opened.tokenizer, name=name))
-
-
-def _cache(name: str) -> Path:
-    return Path(user_cache_dir("streaming-jsmf")) / name
+    return replace(opened, options=options, tokenizer=replace(opened.tokenizer, options=options))
 
 
 def _from_source(
@@ -324,18 +323,14 @@ def _identity_of_input(ingest: Ingest, source: Location, contents: FileContents)
         found = identity_of_files([*files, *filter(None, beside)], contents)
     else:
         found = {"files": source.sha256}
-    if isinstance(ingest.source.options, TokenOptions) and ":" in (name := ingest.source.tokenizer.name):
+    if isinstance(ingest.source.options, TokenOptions) and ":" in (name := ingest.source.options.tokenizer):
         code = code_of(name)
         found |= {"tokenizer": code} if code else {UNIDENTIFIED: [*found.get(UNIDENTIFIED, []), name]}
     return found
 
 
 def _files_of(
-    opened: Any,
-    source: Location,
-    units: Sequence[Unit],
-    words: Sequence[str] | None,
-    contents: FileContents,
+    opened: Any, source: Location, units: Sequence[Unit], words: Sequence[str] | None, contents: FileContents
 ) -> SourceFiles:
     paths = dict.fromkeys(unit.path for unit in units)
     named = any(find_beside(path, [name]) for path in paths for name in files_named(opened.options) if name)

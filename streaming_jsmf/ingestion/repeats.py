@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from streaming_jsmf.corpus.curation import files_of, list_files, ranges_of_hashes
 from streaming_jsmf.corpus.footer import is_string
-from streaming_jsmf.corpus.totals import files_of, list_files, ranges_of_hashes
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.job import Ingest, Piece
 from streaming_jsmf.ingestion.tokens.split import string_buffers
@@ -206,39 +206,32 @@ def _left_out(
 
 
 def _repeats(ingest: Ingest, executor: Executor, step: str) -> list[Record]:
-    task = repeated_ids if step == _IDS else repeated_contents
     if ingest.ranges == 1:  # a job would take longer
-        return [task(ingest, 0)]
-    return ingest.run(executor, step, task, range(ingest.ranges), "ranges")
+        return [list_repeats(ingest, (step, 0))]
+    return ingest.run(executor, step, list_repeats, [(step, i) for i in range(ingest.ranges)], "ranges")
 
 
-def repeated_ids(ingest: Ingest, number: int) -> Record:
-    """Task: list the documents with an id of a range but the first of each id, by the ids."""
-    return _save_repeats(ingest, _IDS, number, {}, ordered=True)
+def list_repeats(ingest: Ingest, item: tuple[str, int]) -> Record:
+    """Task: list the documents with an id, or contents, of a range but the first of each.
 
-
-def repeated_contents(ingest: Ingest, number: int) -> Record:
-    """Task: list the documents with contents of a range but the first of each, without those with a repeated id."""
-    listed = [read_table(_listed(ingest, step, i)) for _, step, found in ingest.repeats for i in found]
-    tables = pa.concat_tables(listed) if listed else _REPEATS.empty_table()
-    ordinals, pieces = (np.asarray(tables.column(name)) for name in ("ordinal", "piece"))
-    without = {piece: ordinals[pieces == piece] for piece in np.unique(pieces).tolist()}
-    return _save_repeats(ingest, _CONTENTS, number, without, ordered=bool(ingest.ids))
-
-
-def _save_repeats(
-    ingest: Ingest, step: str, number: int, without: Mapping[int, NDArray[Any]], *, ordered: bool
-) -> Record:
-    """List repeated documents of a range by piece, in batches of several pieces.
-
-    Memory: the keys of the range, and the ``ordinals`` of documents that are ignored, by piece.
+    The first of several documents with the same contents is that with the smallest id; those with a repeated id are
+    ignored. Memory: the keys of the range, and the numbers of the documents that are ignored.
     """
+    step, number = item
+    without: dict[int, NDArray[Any]] = {}
+    if step == _CONTENTS:
+        listed = [
+            read_table(_listed(ingest, before, i)) for _, before, found in ingest.repeats for i in found
+        ]
+        tables = pa.concat_tables([_REPEATS.empty_table(), *listed])
+        ordinals, pieces = (np.asarray(tables.column(name)) for name in ("ordinal", "piece"))
+        without = {piece: ordinals[pieces == piece] for piece in np.unique(pieces).tolist()}
     stems = files_of(ingest.root, "keys")
     paths = [ingest.root / f"{stem}.{step}" for stem in stems]
     bucket = dict(enumerate(in_threads(partial(_keys_in, number=number), paths)))
     for piece, ordinals in without.items():
         bucket[piece] = bucket[piece][~np.isin(bucket[piece]["ordinal"], ordinals)]
-    pieces, keys = _repeats_in(bucket, ordered)
+    pieces, keys = _repeats_in(bucket, ordered=step == _IDS or bool(ingest.ids))
     files = TaskFiles(ingest.root, f"{step}/{number:05d}")
     table = pa.table({"piece": pieces, "ordinal": keys["ordinal"]}, _REPEATS)
     with files.written(_LISTED) as made:
@@ -270,7 +263,9 @@ def _keys_in(path: StorePath, number: int) -> NDArray[Any]:
     return np.frombuffer(keys.buffers()[1] or b"", KEY)
 
 
-def _repeats_in(bucket: Mapping[int, NDArray[Any]], ordered: bool) -> tuple[NDArray[np.int64], NDArray[Any]]:
+def _repeats_in(
+    bucket: Mapping[int, NDArray[Any]], *, ordered: bool
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Pieces and keys of all documents but the first of each group of equal keys: by ``order``, or in the source."""
     pieces = np.repeat(np.array([*bucket], np.int64), [len(keys) for keys in bucket.values()])
     keys = np.concatenate([*bucket.values(), np.empty(0, KEY)])

@@ -15,16 +15,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.corpus.records import Documents
-from streaming_jsmf.corpus.shards import (
-    ShardLimits,
-    ShardWriter,
-    write_task_shards,
-)
+from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter, write_task_shards
 from streaming_jsmf.corpus.vocabulary import word_ids
 from streaming_jsmf.ingestion.bags import piece_batches
 from streaming_jsmf.ingestion.columns import as_type
-from streaming_jsmf.ingestion.job import Ingest, Piece
-from streaming_jsmf.ingestion.losses import STEPS, save_bad
+from streaming_jsmf.ingestion.job import STEPS, Ingest, Piece, save_bad
 from streaming_jsmf.ingestion.readers.base import BadRecord, Batch, Unit
 from streaming_jsmf.ingestion.readers.records import passage_ids
 from streaming_jsmf.ingestion.repeats import REPEATED_ID, left_out
@@ -47,20 +42,12 @@ def write_shards(
         {"word": words} if ingest.words is None else {"id": word_ids(ingest.words, words).astype(np.int32)}
     )
     write_table(_words_file(ingest, step), pa.table(table))
-    return ingest.run(executor, step, write_piece if step == WRITE else rewrite_piece, pieces, "nonzeros")
+    return ingest.run(executor, step, write_piece, [(step, piece) for piece in pieces], "nonzeros")
 
 
-def write_piece(ingest: Ingest, piece: Piece) -> Record:
-    """Task: write the shards of a piece, and its documents with a repeated id. Makes one pass over its bags."""
-    return _write_piece(ingest, piece, WRITE)
-
-
-def rewrite_piece(ingest: Ingest, piece: Piece) -> Record:
-    """Task: write the shards of a piece again, with the same documents, without words that none of them has."""
-    return _write_piece(ingest, piece, REWRITE)
-
-
-def _write_piece(ingest: Ingest, piece: Piece, step: str) -> Record:
+def write_piece(ingest: Ingest, item: tuple[str, Piece]) -> Record:
+    """Task: write the shards of a piece in one pass over its bags, and first its documents with a repeated id."""
+    step, piece = item
     new_ids, n_words = _new_ids(ingest, piece, step)
     documents, tokens = np.zeros(len(STEPS), np.int64), np.zeros(len(STEPS))
     repeats, empty, of_units = left_out(ingest, piece), 0, list[tuple[int, int]]()
@@ -142,7 +129,7 @@ def _identities(ingest: Ingest, piece: Piece, unit: int, batch: Batch) -> Any:
     found = np.asarray(batch.rows if batch.numbers is None else batch.numbers, np.int64)
     first = piece.first_rows[unit - piece.group.first] + (ingest.grows.documents_read if ingest.grows else 0)
     numbers = pa.array(first + found)
-    return numbers if ingest.source.tokenizer.passage is None else passage_ids(numbers, found)
+    return numbers if ingest.source.tokenizer.options.split is None else passage_ids(numbers, found)
 
 
 def _metadata(ingest: Ingest, batch: Batch) -> dict[str, Any]:

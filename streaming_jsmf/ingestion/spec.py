@@ -110,17 +110,6 @@ class CorpusSpec(Strict):
         }
 
 
-def read_spec(path: AnyPath) -> bytes:
-    """Read the file of a spec; ``InputError`` if it cannot be read."""
-    where = Path(normalize(path))
-    try:
-        return require_regular(where).read_bytes()
-    except FileNotFoundError as error:
-        raise missing_source(str(where)) from error
-    except OSError as error:
-        raise InputError(f"cannot read the spec {where} ({type(error).__name__}); check the path") from error
-
-
 def load_spec(path: AnyPath) -> CorpusSpec:
     """Read and check a spec; the path of a stop word list is relative to it.
 
@@ -128,7 +117,11 @@ def load_spec(path: AnyPath) -> CorpusSpec:
     """
     where = Path(normalize(path))
     try:
-        raw = tomllib.loads(read_spec(path).decode("utf-8"))
+        raw = tomllib.loads(require_regular(where).read_bytes().decode("utf-8"))
+    except FileNotFoundError as error:
+        raise missing_source(str(where)) from error
+    except OSError as error:
+        raise InputError(f"cannot read the spec {where} ({type(error).__name__}); check the path") from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"the spec {where} is not valid TOML: {first_line(error)}") from error
     try:

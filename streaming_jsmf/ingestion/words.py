@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -22,24 +22,22 @@ from streaming_jsmf.config import AUTO, Curation
 from streaming_jsmf.corpus.curation import (
     Selection,
     least_documents,
+    list_files,
     match_words,
     may_stay,
-    select_words,
-    with_enough_words,
-)
-from streaming_jsmf.corpus.totals import (
-    list_files,
     merged,
     ranges_of_hashes,
+    select_words,
     sum_files,
     summed,
     summed_range,
     totals_of,
+    with_enough_words,
 )
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units
-from streaming_jsmf.ingestion.readers.base import BadRecords, Batch
+from streaming_jsmf.ingestion.readers.base import BadRecords
 from streaming_jsmf.ingestion.repeats import hash_values
 from streaming_jsmf.ingestion.tokens.split import TokenLists, with_ngrams
 from streaming_jsmf.ingestion.tokens.stop_words import (
@@ -95,7 +93,7 @@ def with_language(ingest: Ingest, found: Counter[str], counts: Iterable[WordCoun
     advice = f"the stop words of {gone} are removed" if languages else "no stop words are known"
     logger.info(f"languages: {shares or UNKNOWN}; {advice} ({option.stop_words} names others)")
     total = sum(number for name, number in found.items() if name in (*LANGUAGES, UNKNOWN))
-    for name, number in found.items() if ingest.source.tokenizer.name == "arrow" else ():
+    for name, number in found.items() if ingest.source.tokenizer.options.tokenizer == "arrow" else ():
         if name.startswith(RUNS) and number >= LEAST_DOCUMENTS * total:
             text, missing = lack_of_spaces(name.removeprefix(RUNS), number / total)
             advice = missing or f"find their words with {option.tokenizer(name.removeprefix(RUNS))}"
@@ -111,13 +109,9 @@ def choose_words(ingest: Ingest, n_documents: int, totals: Sequence[StorePath]) 
         selection = match_words(counts, ingest.vocabulary)
     else:
         stop_words = load_stop_words(ingest.curation.stop_words)
-        ngrams = ingest.source.tokenizer.ngrams > 1
+        ngrams = ingest.source.tokenizer.options.ngrams > 1
         curation = with_enough_words(
-            partial(word_counts, ingest, totals),
-            n_documents,
-            ingest.curation,
-            stop_words,
-            ngrams=ngrams,
+            partial(word_counts, ingest, totals), n_documents, ingest.curation, stop_words, ngrams=ngrams
         )
         selection = select_words(counts, n_documents, curation, stop_words, ngrams=ngrams)
     may_lack_words = ingest.grows is not None or ingest.keeps_any_document
@@ -139,7 +133,7 @@ def new_words(ingest: Ingest, n_documents: int, totals: Sequence[StorePath]) -> 
     Returns settings for the manifest: ``new_words``, those in most documents first, and the ``new_tokens`` of all.
     """
     stop_words = load_stop_words(ingest.curation.stop_words)
-    ngrams = ingest.source.tokenizer.ngrams > 1
+    ngrams = ingest.source.tokenizer.options.ngrams > 1
     # A word has to occur in several documents, however few there are.
     least = max(LEAST_NEW, least_documents(ingest.curation, n_documents))
     curation = replace(ingest.curation, min_document_frequency=least, vocabulary_size=None)
@@ -168,7 +162,7 @@ def word_counts(ingest: Ingest, totals: Sequence[StorePath]) -> Iterable[WordCou
 
 def count_forms(ingest: Ingest, executor: Executor, pieces: Sequence[Piece]) -> list[StorePath]:
     """Step: as ``count_words``, of the forms of words; no tables without a stemmer."""
-    if ingest.source.tokenizer.stemmer is None:
+    if ingest.source.tokenizer.options.stemmer is None:
         return []
     files = [f"{ingest.directory(piece.group)}/{piece.number:04d}.forms" for piece in pieces]
     return sum_files(ingest.folder, executor, "forms", files, "form", ingest.ranges)
@@ -272,33 +266,24 @@ def count_group(ingest: Ingest, group: Group) -> Record:
     held: list[Any] = []
     number = 0
     with files.local() as directory:
-        for batch in _batches(ingest, group):
+        # The next pass quarantines bad records.
+        bad = ((unit, BadRecords(ingest.on_bad_record, unit, ingest.source.place)) for unit in group.units)
+        for batch in (batch for unit in bad for batch in ingest.source.read(*unit)):
             documents += batch.n_documents
             languages += count_languages(sampled(batch))
-            held.append(_counts_of(batch))
+            number_of = {"minlength": len(batch.dictionary)}
+            counts = {
+                "word": batch.dictionary.cast(pa.string()),
+                "document_frequency": np.bincount(batch.codes, **number_of),
+                "term_count": np.bincount(batch.codes, weights=batch.counts, **number_of),
+            }
+            held.append(pa.table(counts))
             if sum(table.num_rows for table in held) >= TABLE_ROWS:
                 _write(ingest, held, directory, number)
                 held, number = [], number + 1
         if held:
             _write(ingest, held, directory, number)
     return {"documents": documents, "languages": dict(languages), **files.record()}
-
-
-def _batches(ingest: Ingest, group: Group) -> Iterator[Batch]:
-    for unit in group.units:
-        # The next pass quarantines bad records.
-        yield from ingest.source.read(unit, BadRecords(ingest.on_bad_record, unit, ingest.source.place))
-
-
-def _counts_of(batch: Batch) -> Any:
-    size = len(batch.dictionary)
-    return pa.table(
-        {
-            "word": batch.dictionary.cast(pa.string()),
-            "document_frequency": np.bincount(batch.codes, minlength=size),
-            "term_count": np.bincount(batch.codes, weights=batch.counts, minlength=size),
-        }
-    )
 
 
 def _write(ingest: Ingest, held: Sequence[Any], directory: Path, number: int) -> None:

@@ -12,9 +12,16 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.config import DocumentWeights
 from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.corpus.csr import iter_blocks
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.units import ColumnMap, Partition, WorkUnit, list_units, shard_name, split_by_value
+from streaming_jsmf.corpus.units import (
+    ColumnMap,
+    Partition,
+    WorkUnit,
+    iter_blocks,
+    list_units,
+    shard_name,
+    split_by_value,
+)
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.csr import (

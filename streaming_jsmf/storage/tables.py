@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,18 @@ def write_table(path: StorePath, table: Any, rows: int | None = None) -> None:
 
 def write_ranges(path: Path, table: Any, ranges: NDArray[Any], number: int) -> None:
     """Write the rows of a table by range, in their order, as one batch for each of a ``number`` of ranges."""
+    write_pieces(path, [(table, ranges)], number)
+
+
+def write_pieces(path: Path, pieces: Iterable[tuple[Any, NDArray[Any]]], number: int) -> None:
+    """Write tables with equal columns, each with the ranges of its rows, one after the other as ``write_ranges``."""
+    batches = (batch for table, ranges in pieces for batch in _by_range(table, ranges, number))
+    first = next(batches, None)
+    schema = pa.schema([]) if first is None else first.schema
+    _write(path, schema, chain([] if first is None else [first], batches))
+
+
+def _by_range(table: Any, ranges: NDArray[Any], number: int) -> Iterator[Any]:
     order = np.argsort(ranges, kind="stable")
     whole = table.take(pa.array(order)).combine_chunks()
     columns = [
@@ -45,7 +57,7 @@ def write_ranges(path: Path, table: Any, ranges: NDArray[Any], number: int) -> N
     ]
     batch = pa.RecordBatch.from_arrays(columns, schema=whole.schema)
     ends = np.searchsorted(ranges[order], np.arange(number), side="right").tolist()
-    _write(path, table.schema, (batch.slice(start, end - start) for start, end in pairwise([0, *ends])))
+    return (batch.slice(start, end - start) for start, end in pairwise([0, *ends]))
 
 
 def _write(sink: Any, schema: Any, batches: Iterable[Any]) -> None:
@@ -83,10 +95,14 @@ def read_table(path: StorePath) -> Any:
         return pa.Table.from_batches(batches, file.schema)
 
 
-def read_range(path: StorePath, number: int) -> Any:
-    """Read one batch of a table, as a table; errors as ``read_table``."""
-    with own_file(path), opened(path) as file:
-        return pa.Table.from_batches([checked(pa.ipc.open_file(file).get_batch_with_custom_metadata(number))])
+def read_range(path: StorePath, number: int, of: int | None = None) -> Any:
+    """Read one batch of a table, or that of each piece of ``write_pieces`` with so many ranges; as ``read_table``."""
+    with own_file(path), opened(path) as source:
+        file = pa.ipc.open_file(source)
+        numbers = [number] if of is None else range(number, file.num_record_batches, of)
+        return pa.Table.from_batches(
+            [checked(file.get_batch_with_custom_metadata(i)) for i in numbers], file.schema
+        )
 
 
 def table_batches(path: StorePath) -> Iterator[Any]:

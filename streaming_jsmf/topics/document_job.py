@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.corpus.csr import read_block
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import (
     Partition,
@@ -21,6 +20,7 @@ from streaming_jsmf.corpus.units import (
     list_units,
     partition_part,
     plan_partitions,
+    read_block,
 )
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.jobs.checkpoints import PartialResult, key_of

@@ -58,7 +58,7 @@ class Requirements:
     def of_corpus(cls, settings: EngineSettings, corpus: Corpus, *, exact: bool) -> Self:
         """Requirements of a corpus before its scan; reads its vocabulary only."""
         vocabulary = corpus.vocabulary()
-        counted = vocabulary.document_frequency if vocabulary.counted else None
+        counted = vocabulary.document_frequency
         return cls(settings, corpus.root, vocabulary.words, corpus.n_documents, counted, exact)
 
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import BagOptions, BasketOptions
+from streaming_jsmf.config import BagOptions
 from streaming_jsmf.config.reading import NONE
 from streaming_jsmf.corpus.footer import check_columns, is_list, is_string
 from streaming_jsmf.corpus.format import find_shards, find_vocabulary, missing_source, open_corpus
@@ -30,7 +30,7 @@ from streaming_jsmf.corpus.records import (
     without_views,
 )
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
-from streaming_jsmf.errors import InputError, StoreError, first_line, option, pass_on_machine
+from streaming_jsmf.errors import InputError, StoreError, option
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     Batch,
@@ -65,10 +65,9 @@ from streaming_jsmf.ingestion.tokens.stop_words import NONE as NO_STOP_WORDS
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import StorePath, exists, join, normalize
 from streaming_jsmf.storage.replace import file_written
-from streaming_jsmf.storage.tables import checked, opened, write_checked
+from streaming_jsmf.storage.tables import read_range, write_pieces
 
 _WORD_BYTES = 64 << 20  # of the words of rows that are sorted together
-_BUCKETS = b"n_buckets"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +84,6 @@ class BagSource(RecordFiles, Source):
     fingerprint: str | None = None
 
     reader = "bag-of-words-parquet"
-    options_type = BagOptions
     stop_words = ENGLISH
 
     @classmethod
@@ -230,7 +228,6 @@ class BasketSource(RecordFiles, TextReader):
     """
 
     reader = "baskets"
-    options_type = BasketOptions
     patterns = (*TABLE_PATTERNS, "*.baskets")
     stop_words = NO_STOP_WORDS
 
@@ -264,21 +261,23 @@ def _items(name: str, lists: Any) -> Any:
 
 
 def write_buckets(pieces: Iterable[Any], target: Path, n_buckets: int) -> None:
-    """Write rows to an Arrow IPC file, which appears when it is complete. ``n_buckets`` is in 1..4096.
+    """Write rows by bucket, a hash of the document (``write_pieces``), to a file that appears when it is complete.
 
-    A bucket is a hash of the document. Rows are sorted by bucket and written as one record batch per bucket, possibly
-    empty: batch i belongs to bucket i modulo ``n_buckets``. ``pieces`` are record batches with columns ``document``
-    (dictionary of int64 or strings), ``word`` (dictionary of strings) and ``count`` (int32 or float32), without nulls.
+    ``pieces`` are record batches with columns ``document`` (dictionary of int64 or strings), ``word`` (dictionary of
+    strings) and ``count`` (int32 or float32), without nulls. ``n_buckets`` is in 1..4096.
     """
-    parts = (_sort_by_bucket(part, n_buckets) for piece in pieces for part in _bounded(piece))
-    first = next(parts, None)
-    schema = (pa.schema([]) if first is None else first[0].schema).with_metadata(
-        {_BUCKETS: str(n_buckets).encode()}
-    )
-    with file_written(target, overwrite=True) as made, pa.ipc.new_file(str(made), schema) as writer:
-        for rows, ends in chain([] if first is None else [first], parts):
-            for start, stop in pairwise([0, *ends]):
-                write_checked(writer, rows.slice(start, stop - start))
+    parts = (_with_buckets(part, n_buckets) for piece in pieces for part in _bounded(piece))
+    with file_written(target, overwrite=True) as made:
+        write_pieces(made, parts, n_buckets)
+
+
+def _with_buckets(batch: Any, n_buckets: int) -> tuple[Any, NDArray[np.uint16]]:
+    """Return the rows without dictionaries, and their buckets, which NumPy sorts faster in 16 bits."""
+    documents = batch.column("document")
+    buckets = (hash_values(documents.dictionary)[:, 0] % np.uint64(n_buckets)).astype(np.uint16)
+    plain = [column.dictionary_decode() for column in batch.columns[:2]]
+    table = pa.table([*plain, batch.column("count")], names=batch.schema.names)
+    return table, buckets[np.asarray(documents.indices)]
 
 
 def _bounded(batch: Any) -> Iterator[Any]:
@@ -293,34 +292,22 @@ def _bounded(batch: Any) -> Iterator[Any]:
         yield batch
 
 
-def _sort_by_bucket(batch: Any, n_buckets: int) -> tuple[Any, list[int]]:
-    """Return the rows without dictionaries, sorted by bucket, and the end of each bucket."""
-    documents, words, counts = batch.columns
-    codes = np.asarray(documents.indices)
-    # NumPy uses radix sort for 16-bit integers.
-    buckets = (hash_values(documents.dictionary)[:, 0] % np.uint64(n_buckets)).astype(np.uint16)[codes]
-    order = np.argsort(buckets, kind="stable")
-    columns = {
-        "document": documents.dictionary.take(pa.array(codes[order])),
-        "word": words.dictionary.take(pa.array(np.asarray(words.indices)[order])),
-        "count": pa.array(np.asarray(counts)[order]),
-    }
-    return pa.record_batch(columns), np.cumsum(np.bincount(buckets, minlength=n_buckets)).tolist()
-
-
-def read_bucket(files: Sequence[StorePath], bucket: int, bad: BadRecords) -> Iterator[Batch]:
+def read_bucket(files: Sequence[StorePath], bucket: int, n_buckets: int, bad: BadRecords) -> Iterator[Batch]:
     """Yield the documents of a bucket in batches of about a million values; equal (document, word) are summed.
 
     Documents are sorted by id and words by bytes, so the result does not depend on the order of files or rows, to the
     last bit. Sums above the largest count go to ``bad``. ``rows`` number the documents of the bucket. Memory: a few
-    times the bucket. Raises StoreError for a file that is missing, damaged, or of another source or number of buckets.
+    times the bucket. Raises StoreError for a file that is missing, damaged, or of another source.
     """
-    parts = [batch for path in files for batch in _bucket_of(path, bucket)]
+    parts = []
+    for path in files:
+        part = read_range(path, bucket, n_buckets)
+        parts += [part] if len(part) else []
     if not parts:
         return
     if any(part.schema != parts[0].schema for part in parts):
         raise StoreError("the scattered files have different columns; remove them and run again")
-    table = pa.Table.from_batches(parts)
+    table = pa.concat_tables(parts)
     documents, document_ranks = _ranked(table.column("document"))
     words, word_ranks = _ranked(table.column("word"))
     keys = document_ranks.astype(np.int64) * len(words) + word_ranks
@@ -336,24 +323,6 @@ def read_bucket(files: Sequence[StorePath], bucket: int, bad: BadRecords) -> Ite
         bad.refuse(None, reason, f"{document}\t{word}\t{totals[i]:.0f}")
     kept = ~large
     yield from _as_batches(rows[kept], codes[kept], totals[kept].astype(kind), documents, words)
-
-
-def _bucket_of(path: StorePath, bucket: int) -> Iterator[Any]:
-    try:
-        with opened(path) as source:
-            file = pa.ipc.open_file(source)
-            n_buckets = int((file.schema.metadata or {}).get(_BUCKETS, b"0"))
-            if not 0 <= bucket < n_buckets or file.num_record_batches % n_buckets:
-                raise StoreError(f"{path} does not hold bucket {bucket}; remove it and run again")
-            for i in range(bucket, file.num_record_batches, n_buckets):
-                batch = checked(file.get_batch_with_custom_metadata(i))
-                if batch.num_rows:
-                    yield batch
-    except (OSError, ValueError, pa.ArrowException) as error:
-        pass_on_machine(error)
-        raise StoreError(
-            f"{path} is missing, truncated or damaged ({first_line(error)}); remove it and run again"
-        ) from error
 
 
 def _ranked(column: Any) -> tuple[Any, NDArray[np.int32]]:

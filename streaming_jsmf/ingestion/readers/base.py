@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import OnBadRecord, ReaderName, ReadOptions
+from streaming_jsmf.config import OnBadRecord, ReaderName
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.records import Counts
 from streaming_jsmf.display import location
@@ -81,7 +81,8 @@ class Unit:
     """Part of a source that one task reads; depends only on the files, not on the number of workers.
 
     ``start`` and ``stop`` are a range of row groups, bytes or rows, depending on the reader; 0 and 0 for a whole file.
-    ``size`` is approximate bytes, for progress. ``notes`` say what was found out about the file, for the log.
+    ``size`` is approximate bytes, for progress. ``notes`` say what was found out about the file, for the log, and
+    ``layout`` how its records are written. ``first`` is the number of its first line or message in the file, if known.
     """
 
     path: str
@@ -89,17 +90,23 @@ class Unit:
     stop: int = 0
     size: int = 0
     notes: tuple[str, ...] = ()
+    layout: Any = None
+    first: int = 0
+
+
+def grouped(weights: Sequence[int], target: int) -> Iterator[tuple[int, int, int]]:
+    """Yield start, stop and weight of runs of items that reach a weight; the last one may not."""
+    start = weight = 0
+    for i, of_item in enumerate(weights):
+        weight += of_item
+        if weight >= target or i == len(weights) - 1:
+            yield start, i + 1, weight
+            start, weight = i + 1, 0
 
 
 def group_units(path: str, weights: Sequence[int], target: int) -> list[Unit]:
     """Group consecutive row groups until their weights, in bytes, reach ``target``."""
-    units, start, weight = [], 0, 0
-    for g, of_group in enumerate(weights):
-        weight += of_group
-        if weight >= target or g == len(weights) - 1:
-            units.append(Unit(path, start, g + 1, weight))
-            start, weight = g + 1, 0
-    return units or [Unit(path)]
+    return [Unit(path, *run) for run in grouped(weights, target)] or [Unit(path)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +203,8 @@ class BadRecords:
             raise InputError(message.translate({10: "\\n", 13: "\\r"}))
         data = record.encode("utf-8", "surrogateescape") if isinstance(record, str) else record
         # In order of rows, because a reader checks a batch after its format has read it; last, a fault of the file.
-        insort(self.records, BadRecord(self._unit.path, row, reason, data), key=lambda bad: _order(bad.row))
+        found = BadRecord(self._unit.path, row, reason, data)
+        insort(self.records, found, key=lambda bad: float("inf") if bad.row is None else bad.row)
 
     def refuse_rows(
         self, rows: NDArray[Any], faults: Mapping[int, str], original: Callable[[int], bytes | None]
@@ -215,10 +223,6 @@ class BadRecords:
             yield
         except UnreadableError as error:
             self.refuse(error.line, str(error), error.record)
-
-
-def _order(row: int | None) -> float:
-    return float("inf") if row is None else row
 
 
 def distinct_names(names: Sequence[str]) -> list[str]:
@@ -276,7 +280,7 @@ class Reader(ABC):
     ----------
     root : Path or URL of the source.
     files : Paths or URLs of its files.
-    options : Options of the type ``options_type``.
+    options : Options of its type in ``config.READER_OPTIONS``.
     tokenizer : Tokenizer of readers of texts.
     reader : Name in specs and on the command line.
     patterns : Globs of the files it reads in a directory, without the suffixes of compression; empty if it takes the
@@ -291,7 +295,6 @@ class Reader(ABC):
     tokenizer: Tokenizer
 
     reader: ClassVar[ReaderName]
-    options_type: ClassVar[type[ReadOptions]]
     patterns: ClassVar[tuple[str, ...]] = ()
     stop_words: ClassVar[str] = NONE
     refuses_documents: ClassVar[bool] = True

@@ -13,22 +13,9 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import MatrixMarketOptions, WordListOptions
 from streaming_jsmf.corpus.records import LARGEST_COUNT, narrow_counts
-from streaming_jsmf.ingestion.readers.base import (
-    BadRecords,
-    BadValue,
-    Batch,
-    Unit,
-    UnreadableError,
-    limits,
-)
-from streaming_jsmf.ingestion.readers.files import (
-    first_link,
-    is_compressed,
-    open_stream,
-    read_pieces,
-)
+from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, Batch, Unit, UnreadableError, limits
+from streaming_jsmf.ingestion.readers.files import first_link, is_compressed, open_stream, read_pieces
 from streaming_jsmf.ingestion.readers.formats import original, too_long
 from streaming_jsmf.ingestion.readers.matrices import NO_COUNT, CountFiles, are_counts, sums, too_large
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
@@ -88,8 +75,11 @@ class NumberFiles(CountFiles):
         with bad.unreadable_file(), open_stream(unit.path) as stream:
             header = self.header(stream)
             self.require_words(unit.path, header.n_words, header.hint)
-            blocks = _entries(stream, header, bad)
-            for start, stop, entries in _documents(blocks, header.n_words, _most_empty(unit)):
+            blocks, most = _entries(stream, header, bad), limits.EMPTY_DOCUMENTS
+            if unit.size:
+                size = unit.size * (limits.LARGEST_PACKING if is_compressed(unit.path) else 1)
+                most = min(most, limits.EMPTY_DOCUMENTS_PER_BYTE * size)
+            for start, stop, entries in _documents(blocks, header.n_words, most):
                 yield from _bags(entries, range(start, stop), header.whole, bad, self.first_number)
 
 
@@ -100,7 +90,6 @@ class DocwordSource(NumberFiles):
     """
 
     reader = "docword"
-    options_type = WordListOptions
     patterns = ("docword*.txt",)
     stop_words = ENGLISH
     first_number = 1
@@ -127,7 +116,6 @@ class MatrixMarketSource(NumberFiles):
     """
 
     reader = "matrix-market"
-    options_type = MatrixMarketOptions
     patterns = ("*.mtx",)
 
     def header(self, stream: Any) -> Header:
@@ -170,12 +158,6 @@ def _next_header_line(stream: Any, first: bool, missing: str) -> bytes:
     if not line:
         raise UnreadableError(f"{'it is empty' if first else 'it ends in its header'}; {missing}")
     return line.removesuffix(b"\n").removesuffix(b"\r")
-
-
-def _most_empty(unit: Unit) -> int:
-    size = unit.size * (limits.LARGEST_PACKING if is_compressed(unit.path) else 1)
-    by_size = limits.EMPTY_DOCUMENTS_PER_BYTE * size
-    return min(limits.EMPTY_DOCUMENTS, by_size) if size else limits.EMPTY_DOCUMENTS
 
 
 def _entries(stream: Any, header: Header, bad: BadRecords) -> Iterator[tuple[Entries, int]]:

@@ -149,14 +149,16 @@ def skipping(lines: object) -> str:
 
 def fault(block: Block, record: int, layout: CsvLayout) -> str:
     """Why a record is bad, which is its first line."""
-    data = block.data[block.starts[record] : block.starts[record + 1]]
+    data, dialect = block.data[block.starts[record] : block.starts[record + 1]], layout.dialect
     if len(data) > limits.LONGEST_LINE:
         return too_long()
     try:
-        n_fields = len(next(block.dialect.rows(data)))
+        n_fields = len(
+            next(dialect.records([data.decode(dialect.codec, "surrogateescape").rstrip("\r\n") + "\n"]))
+        )
     except csv.Error as error:
         way_out = f"where quotes are text, use {option.quoting('none')}"
-        if not block.dialect.escapechar and b'\\"' in data:
+        if not dialect.escapechar and b'\\"' in data:
             way_out = f'where \\" is a quote, use {option.read({"escapechar": chr(92)})}'
         if "unexpected end" in str(error):
             return f"it opens a quote that no record of {len(layout.names)} fields closes ({way_out})"
@@ -178,6 +180,8 @@ def dialect_of(sample: bytes, usual: Dialect, options: Any) -> Dialect:
         delimiters = [*([_HIVE] if _HIVE.encode() in sample else []), *delimiters, *_DELIMITERS, *of_r]
     best, fewest = usual, 2 * ENDLESS
     for delimiter, (quote, escape, blanks) in product(dict.fromkeys(delimiters), _marks(sample, options)):
+        if delimiter != usual.delimiter and delimiter.encode(usual.codec, "ignore") not in sample:
+            continue
         tried = Dialect(delimiter, quote, escape, usual.codec, blanks)
         shape = shape_of(sample, tried)
         splits = quote != delimiter and shape.n_fields > 1 and not shape.n_bad(sample, tried, SNIFFED)
@@ -253,16 +257,16 @@ def _n_titles(sample: bytes, found: Dialect, usual: Dialect, options: Any) -> in
 def _are_titles(lines: Sequence[bytes], dialect: Dialect) -> bool:
     """Whether lines are blank, comments, or have at most the first field."""
     block = scan(b"".join(line for line in lines if not line.startswith(b"#")), dialect, 0)
-    return not (block.kinds == BAD).any() and not any(any(row[1:]) for row in block.rows())
+    return not (block.kinds == BAD).any() and not any(any(row[1:]) for row in block.rows)
 
 
 def _table(data: bytes, usual: Dialect, options: Any) -> Dialect | None:
     """Return the dialect of data that surely are a header and records: short names over values that differ in kind."""
     dialect = dialect_of(data, usual, options)
-    block = scan(data, dialect, shape_of(data, dialect).width, known=len(data), most=SNIFFED)
+    block = scan(data, dialect, shape_of(data, dialect).width, len(data), most=SNIFFED)
     if (block.kinds == BAD).any() or block.good.size < 2:
         return None
-    names, *rows = ([field.strip() for field in row] for row in block.rows())
+    names, *rows = ([field.strip() for field in row] for row in block.rows)
     signs = [_likeness(name, [row[i] for row in rows if row[i]]) for i, name in enumerate(names) if name]
     are_names = len({*names}) == len(names) > 1 and all(map(_NAME.fullmatch, filter(None, names)))
     known = not _USUAL_NAMES.isdisjoint(name.lower() for name in names) or {*options.text} <= {*names}
@@ -276,7 +280,7 @@ def _with_names(layout: CsvLayout, sample: bytes, options: Any) -> CsvLayout:
     first = int(np.argmax(block.kinds != BLANK))
     if not shape.width or block.kinds[first] > LITERAL:
         raise UnreadableError(f"its header is not CSV: {fault(block, first, layout)}")
-    rows = [[field.strip() for field in row] for row in block.rows()]
+    rows = [[field.strip() for field in row] for row in block.rows]
     given, header = options.columns, options.header
     known = shape.n_fields > shape.width or set(options.text) <= set(rows[0])
     if header == "auto" and not known and _is_prose(sample, layout.dialect):

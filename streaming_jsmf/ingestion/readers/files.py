@@ -6,9 +6,12 @@ import bz2
 import codecs
 import gzip
 import io
+import json
 import lzma
 import os
 import re
+import subprocess
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -42,6 +45,22 @@ T = TypeVar("T")
 TABLE_PATTERNS = (*(f"*{suffix}" for suffix in PARQUET_SUFFIXES), "*.csv", "*.tsv", "*.dat", "*.txt")
 
 _PIECE = 1 << 14  # bytes that are decompressed at once
+
+#: Limits what the rest of a process may take: memory in bytes, and CPU time (not wall time: a slow disk is no damage).
+_LIMITED = """
+import json, os, resource, sys
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+memory, seconds, *given = json.loads(sys.argv[1])
+for kind, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CPU, seconds), (resource.RLIMIT_CORE, 0)):
+    if not 0 <= resource.getrlimit(kind)[0] < most:
+        resource.setrlimit(kind, (most, most + 1))
+"""
+
+
+def trial(code: str, given: Sequence[Any], memory: int, seconds: int = 1 << 30, data: bytes = b"") -> int:
+    """Run code on the list ``given`` and the input ``data`` in a process of its own; return as it exits."""
+    command = [sys.executable, "-P", "-c", _LIMITED + code, json.dumps([memory, seconds, *given])]
+    return subprocess.run(command, input=data, capture_output=True, check=False).returncode
 
 
 @contextmanager
@@ -89,18 +108,18 @@ def _stream(pieces: Iterator[bytes]) -> io.BufferedReader:
 
 def recoded(raw: Any, codec: str, errors: str = "strict") -> io.BufferedReader:
     """Return a stream of UTF-8, with a byte order mark, of one in another encoding; ``errors`` is that of ``open``."""
-    return _stream(_recoded(raw, codec, errors))
 
+    def pieces() -> Iterator[bytes]:
+        decoder, data = codecs.getincrementaldecoder(codec)(errors), b"\0"
+        yield codecs.BOM_UTF8
+        try:
+            while data:
+                data = raw.read(_PIECE)
+                yield decoder.decode(data, not data).encode("utf-8", "surrogateescape")
+        except UnicodeDecodeError as error:
+            raise EOFError(f"it is not {codec.upper()}") from error
 
-def _recoded(raw: Any, codec: str, errors: str) -> Iterator[bytes]:
-    decoder, data = codecs.getincrementaldecoder(codec)(errors), b"\0"
-    yield codecs.BOM_UTF8
-    try:
-        while data:
-            data = raw.read(_PIECE)
-            yield decoder.decode(data, not data).encode("utf-8", "surrogateescape")
-    except UnicodeDecodeError as error:
-        raise EOFError(f"it is not {codec.upper()}") from error
+    return _stream(pieces())
 
 
 def _by_arrow(raw: Any, codec: str) -> Iterator[bytes]:

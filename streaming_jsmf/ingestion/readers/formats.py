@@ -20,11 +20,7 @@ from streaming_jsmf.ingestion.readers.base import (
     UnreadableError,
     limits,
 )
-from streaming_jsmf.ingestion.readers.files import (
-    is_divisible,
-    open_stream,
-    size_of,
-)
+from streaming_jsmf.ingestion.readers.files import is_divisible, open_stream, size_of
 from streaming_jsmf.ingestion.readers.values import (
     decode,
     encoding_hint,

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -23,10 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import H5adOptions
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit, UnreadableError, limits
-from streaming_jsmf.ingestion.readers.files import open_raw, read_as
+from streaming_jsmf.ingestion.readers.files import open_raw, read_as, trial
 from streaming_jsmf.ingestion.readers.matrices import (
     CountFiles,
     CsrMatrix,
@@ -39,8 +35,8 @@ from streaming_jsmf.storage.local import require_regular
 from streaming_jsmf.storage.paths import is_url
 
 _OF_RAW = "adata.raw has others, which adata.raw.to_adata().write_h5ad(PATH) writes as X"
-#: CPU seconds of the trial besides those for the size of the file; a million names take one or two.
-TRIAL_SECONDS = 5
+#: CPU seconds and memory of the trial besides those for the size of the file; a million names take one or two seconds.
+TRIAL_SECONDS, _MEMORY = 5, 1 << 30
 
 
 class H5adSource(CountFiles):
@@ -50,7 +46,6 @@ class H5adSource(CountFiles):
     """
 
     reader = "h5ad"
-    options_type = H5adOptions
     patterns = ("*.h5ad",)
 
     def words_of(self, path: str) -> tuple[str, ...]:
@@ -112,51 +107,19 @@ class H5adSource(CountFiles):
 
 @cache
 def _require_end(path: str, changed: int, matrix: str, columns: Sequence[str]) -> None:  # noqa: ARG001
-    """Refuse a file that HDF5 cannot finish reading; takes about 0.2 s, once per process and file version.
-
-    With a damaged byte in a heap of strings, HDF5 can loop within one call, ignoring signals, or allocate gigabytes.
-    """
-    # Its own process does not import this package, but has the source of two functions of it.
-    parts = [
-        inspect.getsource(limit),
-        inspect.getsource(trial),
-        "import json, sys",
-        "trial(*json.loads(sys.argv[1]))",
-    ]
-    arguments = json.dumps([path, matrix, columns, TRIAL_SECONDS])
-    ended = subprocess.run(
-        [sys.executable, "-P", "-c", "\n".join(parts), arguments], capture_output=True, check=False
-    )
-    if ended.returncode == 3:
+    """Refuse a file that HDF5 cannot finish reading; takes about 0.2 s, once per process and file version."""
+    # With a damaged byte in a heap of strings, HDF5 can loop within one call, ignoring signals, or allocate gigabytes.
+    code, size = f"{inspect.getsource(read_strings)}\nread_strings(*given)", os.stat(path).st_size  # noqa: PTH116
+    ended = trial(code, [path, matrix, columns], size + _MEMORY, TRIAL_SECONDS + size // 10_000_000)
+    if ended == 3:
         raise UnreadableError("it declares a string of more bytes than it has; it is damaged: fetch it again")
-    if ended.returncode < 0:
-        name = signal.Signals(-ended.returncode).name
+    if ended < 0:
+        name = signal.Signals(-ended).name
         raise UnreadableError(f"reading it as HDF5 is stopped ({name}); it is damaged: fetch it again")
 
 
-def limit(size: int, seconds: int) -> None:
-    """Limit the memory and CPU time (not wall time: a slow disk is not damage) that reading ``size`` bytes may take."""
-    import os
-    import resource
-
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    seconds += int(used.ru_utime + used.ru_stime) + size // 10_000_000
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if os.path.exists("/proc/self/statm"):  # noqa: PTH110
-        with open("/proc/self/statm") as pages:  # noqa: PTH123
-            room = int(pages.read().split()[0]) * resource.getpagesize() + size + (512 << 20)
-        allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
-        if allowed == resource.RLIM_INFINITY or room < allowed:
-            resource.setrlimit(resource.RLIMIT_AS, (room, room))
-
-
-def trial(path: str, matrix: str, columns: list[str], seconds: int) -> None:
-    """Read all strings of a file within ``limit``. Exits with 3 if they take more memory than there is in the file.
-
-    The real read reports other errors.
-    """
-    import os
+def read_strings(path: str, matrix: str, columns: list[str]) -> None:
+    """Read all strings of a file in a process without this package. Exits with 3 if they take more than its memory."""
     import sys
 
     import h5py
@@ -171,11 +134,10 @@ def trial(path: str, matrix: str, columns: list[str], seconds: int) -> None:
             elif node.dtype.kind == "O" and node.ndim == 1:
                 for start in range(0, node.shape[0], 100_000):
                     node[start : start + 100_000]
-        except Exception as error:
+        except Exception as error:  # the real read reports others
             if isinstance(error, MemoryError) or "allocat" in str(error):
                 sys.exit(3)
 
-    limit(os.stat(path).st_size, seconds)  # noqa: PTH116
     with h5py.File(path, "r") as file:
         for name in (matrix, *(f"obs/{column}" for column in columns)):
             read(name)

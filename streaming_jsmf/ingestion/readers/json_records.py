@@ -6,7 +6,7 @@ import codecs
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -36,7 +36,6 @@ from streaming_jsmf.ingestion.readers.formats import (
 )
 from streaming_jsmf.ingestion.readers.json_layout import (
     ELEMENT,
-    LINE,
     OBJECT,
     TOKEN,
     JsonLayout,
@@ -54,13 +53,6 @@ _BLOCK = 1 << 20
 _scan = json.JSONDecoder().raw_decode
 _GAP = re.compile(r"[\s,;)\ufeff]*")  # with the end of a call in JavaScript
 _DEEPER = {"[": 1, "{": 1, "]": -1, "}": -1}
-
-
-@dataclass(frozen=True)
-class JsonUnit(Unit):
-    """A range of lines, or a file with its layout."""
-
-    layout: JsonLayout = LINE
 
 
 class JsonFormat(Format):
@@ -92,7 +84,7 @@ class JsonFormat(Format):
         layout = layout_of(path)
         units = line_units(path, splittable=layout.what == "line")
         notes = (layout.note,) if layout.note else ()
-        return [JsonUnit(each.path, each.start, each.stop, each.size, notes, layout) for each in units]
+        return [replace(each, notes=notes, layout=layout) for each in units]
 
     def records(
         self, unit: Unit, options: Any, bad: BadRecords, wanted: Collection[str] | None = None
@@ -116,14 +108,14 @@ def first_objects(path: str, encoding: str) -> Iterator[Parsed]:
     return (value for value, _ in islice(_parsed(_with_layout(Unit(path)), encoding), _SAMPLE))
 
 
-def _with_layout(unit: Unit) -> JsonUnit:
-    return unit if isinstance(unit, JsonUnit) else JsonUnit(unit.path, layout=layout_of(unit.path))
+def _with_layout(unit: Unit) -> Unit:
+    return unit if unit.layout else replace(unit, layout=layout_of(unit.path))
 
 
 # Parsing
 
 
-def _parsed(unit: JsonUnit, encoding: str) -> Iterator[tuple[Parsed, RecordBytes]]:
+def _parsed(unit: Unit, encoding: str) -> Iterator[tuple[Parsed, RecordBytes]]:
     """Yield the records of a unit, None for a blank line."""
     layout, encoding = unit.layout, encoding_of(unit.path, encoding)
     what = layout.what

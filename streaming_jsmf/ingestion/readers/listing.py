@@ -20,7 +20,7 @@ from streaming_jsmf.config import Delimited, check_options, declared
 from streaming_jsmf.corpus.format import PARQUET_SUFFIXES, missing_source
 from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import BadRecords, Format, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.csv_layout import CSV_SUFFIXES, is_table, layout_of, skipping
+from streaming_jsmf.ingestion.readers.csv_layout import CSV_SUFFIXES, is_table, skipping
 from streaming_jsmf.ingestion.readers.csv_scan import whole_lines
 from streaming_jsmf.ingestion.readers.files import (
     bare_name,
@@ -30,28 +30,18 @@ from streaming_jsmf.ingestion.readers.files import (
     is_hidden,
     names_in_zip,
     of_first_readable,
-    open_parquet_source,
     open_stream,
 )
 from streaming_jsmf.ingestion.readers.json_records import JSON, first_objects
-from streaming_jsmf.ingestion.readers.tables import ARROW, DELIMITED, PARQUET, SPREADSHEET, DelimitedPart
-from streaming_jsmf.ingestion.readers.values import decoded, from_python, is_binary, listed
+from streaming_jsmf.ingestion.readers.tables import ARROW, DELIMITED, PARQUET, SPREADSHEET
+from streaming_jsmf.ingestion.readers.values import from_python, is_binary, listed
 from streaming_jsmf.storage.local import require_regular
-from streaming_jsmf.storage.paths import (
-    AnyPath,
-    file_system,
-    is_chain,
-    is_file,
-    is_url,
-    join,
-    normalize,
-)
+from streaming_jsmf.storage.paths import AnyPath, file_system, is_chain, is_file, is_url, join, normalize
 
 logger = logging.getLogger(__name__)
 
 _SAMPLE_RECORDS = 100  # of the first file
 _SEPARATORS = "\t;,|"  # of the items of a basket, other than white space
-_NO_VALUES = pa.array([], pa.string())
 
 #: Formats of files of records by suffix; files with other suffixes are recognized by their contents.
 FORMATS: dict[str, Format] = {
@@ -180,14 +170,9 @@ def find_files(source: AnyPath) -> dict[str, str]:
             raise missing_source(root)
         raise InputError(f"there are no files at {root}; check the path")
     if not is_url(root):
-        for path in kept:
-            _require_file(Path(path))
+        for path in (path for path in kept if require_regular(Path(path)).is_dir()):
+            raise InputError(f"{path} links to a folder, which is not followed; read it by its own name")
     return kept
-
-
-def _require_file(path: Path) -> None:
-    if require_regular(path).is_dir():
-        raise InputError(f"{path} links to a folder, which is not followed; read it by its own name")
 
 
 def is_about(path: str) -> bool:
@@ -355,24 +340,14 @@ class Table:
         return None
 
     def _first_records(self, path: str) -> dict[str, Any]:
-        form, options, part = format_of(path) or DELIMITED, self._options, Unit(path)
-        if form is PARQUET:
-            with open_parquet_source(path) as file:
-                batches = file.iter_batches(_SAMPLE_RECORDS, use_threads=False)
-                rows = next(batches, file.schema_arrow.empty_table())
-                return {name: decoded(rows.column(i)) for i, name in enumerate(rows.schema.names)}
+        form, options = format_of(path) or DELIMITED, self._options
         if form is JSON:
             return _of_objects(path, options.encoding)
-        if form is DELIMITED:
-            layout = layout_of(path, options)
-            part, names = (
-                DelimitedPart(path, layout.start, layout.start + SAMPLE, layout=layout),
-                layout.names,
-            )
-        else:
-            names = tuple(form.names(path, options))
+        part = Unit(path) if form is DELIMITED else form.units(path, options)[0]
         first = next(form.records(part, options, BadRecords("quarantine", part, form.place)), None)
-        return {name: first.columns[name] if first else _NO_VALUES for name in names if name}
+        if first is None:
+            return dict.fromkeys(form.names(path, options), pa.array([], pa.string()))
+        return {name: values[:_SAMPLE_RECORDS] for name, values in first.columns.items()}
 
 
 def _of_objects(path: str, encoding: str) -> dict[str, Any]:

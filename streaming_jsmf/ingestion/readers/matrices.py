@@ -8,7 +8,7 @@ from __future__ import annotations
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import fields
 from functools import cached_property
 from itertools import pairwise
@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import WordListOptions
 from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT, narrow_counts
 from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, read_vocabulary
 from streaming_jsmf.errors import InputError
@@ -248,24 +247,18 @@ class NpzSource(CountFiles):
     """
 
     reader = "npz"
-    options_type = WordListOptions
     patterns = ("*.npz",)
 
     def usual_word_lists(self, path: str) -> Sequence[str]:
         return (PurePosixPath(first_link(path)).stem + ".vocab.txt", *super().usual_word_lists(path))
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
-        with bad.unreadable_file(), _open_matrix(unit.path) as matrix:
+        what = "a matrix of scipy.sparse.save_npz"
+        with bad.unreadable_file(), open_raw(unit.path) as stream, read_as(what), ExitStack() as stack:
+            matrix = _NpzMatrix(unit.path, stack.enter_context(zipfile.ZipFile(stream)), stack)
             self.require_words(unit.path, matrix.n_columns)
             for rows in matrix.rows(0, matrix.n_rows):
                 yield bags_of_rows(rows, matrix.n_columns, bad)
-
-
-@contextmanager
-def _open_matrix(path: str) -> Iterator[_NpzMatrix]:
-    """Open the matrix of a file. Raises UnreadableError, also while the caller reads."""
-    with open_raw(path) as stream, read_as("a matrix of scipy.sparse.save_npz"), ExitStack() as stack:
-        yield _NpzMatrix(path, stack.enter_context(zipfile.ZipFile(stream)), stack)
 
 
 class _NpzMatrix(CsrMatrix):

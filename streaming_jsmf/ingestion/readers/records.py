@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import EXCERPT, TextOptions, TokenOptions
+from streaming_jsmf.config import EXCERPT, TextOptions
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.corpus.records import free_name
 from streaming_jsmf.errors import option
@@ -47,7 +47,7 @@ from streaming_jsmf.ingestion.readers.values import (
     storable,
     without_surrogates,
 )
-from streaming_jsmf.ingestion.tokens.split import TokenLists, count_codes
+from streaming_jsmf.ingestion.tokens.split import count_codes
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, NONE, languages_of
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import is_chain
@@ -140,7 +140,8 @@ class TextReader(Source):
             given = metadata.get(EXCERPT, pa.nulls(len(rows), pa.string()))
             # A column of the source with this name stays.
             metadata[EXCERPT] = pc.coalesce(given, tokens.excerpts) if holds_strings(given.type) else given
-        batch = bags_of(tokens, rows)
+        indptr, codes, counts = count_codes(tokens)
+        batch = Batch(indptr, codes, counts, rows, dictionary=tokens.dictionary, forms=tokens.forms)
         if getattr(self.options, "language_column", False):
             metadata[free_name("language", metadata)] = languages_of(batch)
         notes = {**repaired, **notes}
@@ -172,12 +173,6 @@ class TextReader(Source):
         elif self.id_was_named:
             ids = ids.cast(pa.int64() if pa.types.is_integer(ids.type) else pa.string())
         return ids, kept, notes
-
-
-def bags_of(tokens: TokenLists, rows: NDArray[np.int64]) -> Batch:
-    """Return the bags of words of m documents; ``rows`` (m,)."""
-    indptr, codes, counts = count_codes(tokens)
-    return Batch(indptr, codes, counts, rows, dictionary=tokens.dictionary, forms=tokens.forms)
 
 
 def numbered(batches: Iterable[Batch], bad: BadRecords) -> Iterator[Batch]:
@@ -262,7 +257,6 @@ class LineSource(RecordFiles, TextReader):
     """Reader "lines": each line of a file that is not blank is a document without an id."""
 
     reader = "lines"
-    options_type = TokenOptions
     patterns = ("*.txt", "*.text")
 
     def records(self, unit: Unit, bad: BadRecords) -> Iterator[Records]:
@@ -277,7 +271,6 @@ class TextSource(RecordFiles, TextReader):
     """
 
     reader = "text"
-    options_type = TextOptions
     patterns = tuple(f"*{suffix}" for suffix in FORMATS)
 
     @classmethod

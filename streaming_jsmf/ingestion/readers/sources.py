@@ -116,17 +116,8 @@ def open_source(
     )
     words = Tokenizer()
     if isinstance(options, TokenOptions):
-        words = Tokenizer(
-            options.tokenizer,
-            options.ngrams,
-            options.stemmer,
-            NONE if options.stemmer is None else stop_words,
-            options.boilerplate,
-            options.phrases if isinstance(options.phrases, tuple) else (),
-            options.excerpt,
-            options.split,
-            options.normalization,
-        )
+        phrases = options.phrases if isinstance(options.phrases, tuple) else ()
+        words = Tokenizer(options, NONE if options.stemmer is None else stop_words, phrases)
     return READERS[reader].open(root, found, options, words)
 
 
@@ -200,7 +191,7 @@ def guess_source(
 def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> ReaderName:
     """Guess the reader of a source; the known options ``read`` may select one. Raises as ``guess_source``."""
     root = normalize(location)
-    if not is_archive(root) and _is_folder(root) and exists(join(root, MANIFEST_NAME)):
+    if not is_archive(root) and exists(root) and not is_file(root) and exists(join(root, MANIFEST_NAME)):
         return "bag-of-words-parquet"
     require_no_store(root)
     in_tar = is_tar(root)
@@ -275,10 +266,6 @@ def _in_tar(path: str) -> dict[str, str]:
     with suppress(UnreadableError):
         found.update(files_in_tar(path, split))
     return found
-
-
-def _is_folder(root: str) -> bool:
-    return exists(root) and not is_file(root)
 
 
 def _some(files: Sequence[str]) -> Sequence[str]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import datetime
 import io
-import subprocess
-import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
+from functools import lru_cache, partial
 from importlib import import_module
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -39,7 +37,7 @@ from streaming_jsmf.ingestion.readers.csv_layout import (
     opened,
     skipping,
 )
-from streaming_jsmf.ingestion.readers.csv_scan import BAD, ENDLESS, Block, Dialect, blocks
+from streaming_jsmf.ingestion.readers.csv_scan import BAD, ENDLESS, Block, blocks
 from streaming_jsmf.ingestion.readers.files import (
     is_compressed,
     is_divisible,
@@ -49,34 +47,28 @@ from streaming_jsmf.ingestion.readers.files import (
     read_as,
     read_pieces,
     size_of,
+    trial,
 )
 from streaming_jsmf.ingestion.readers.formats import RENAME, other_kind
 from streaming_jsmf.ingestion.readers.values import decoded, from_python, is_binary, listed
+from streaming_jsmf.storage.paths import state_of
 
 _ARROW_FILE, _ARROW_ENDS = b"ARROW1\0\0", (b"ARROW1", b"\xff" * 4 + bytes(4))
 _MOST_ROWS = 100_000  # of Parquet at once
-_COMMAS = CsvLayout(Dialect())
 _MEMORY = 2 << 30  # bytes for a sheet
 _BATCH = 10_000  # rows
 
-#: Loads a sheet in a process of its own: a cell far below the others takes the memory of all cells between them, and
-#: the library ends the process if it gets none. Other errors are left to the real read.
+#: Loads a sheet: a cell far below the others takes the memory of all cells between them, and the library ends the
+#: process if it gets none. Other errors are left to the real read.
 _TRIAL = """
-import io, resource, sys
+import io
 from python_calamine import CalamineWorkbook
-resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]),) * 2)
-resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 try:
     book = CalamineWorkbook.from_filelike(io.BytesIO(sys.stdin.buffer.read()))
-    book.get_sheet_by_name(sys.argv[2] or book.sheet_names[0])
-except MemoryError:
-    sys.exit(3)
-except Exception:
-    pass
-except BaseException:
-    sys.exit(3)
+    book.get_sheet_by_name(given[0] or book.sheet_names[0])
+except BaseException as error:
+    sys.exit(0 if isinstance(error, Exception) and not isinstance(error, MemoryError) else 3)
 """
-_TOO_LARGE = 3
 
 
 class ParquetFormat(Format):
@@ -180,14 +172,6 @@ def parquet_batches(file: Any, unit: Unit, columns: Sequence[str] | None) -> Ite
                 row += batch.num_rows
 
 
-@dataclass(frozen=True)
-class DelimitedPart(Unit):
-    """Records in a range of bytes of a delimited file; ``line`` is the number of its first line in the file, from 0."""
-
-    layout: CsvLayout = _COMMAS
-    line: int = 0
-
-
 class DelimitedFormat(Format):
     """The format of delimited text. The row of a record is its first line."""
 
@@ -205,7 +189,7 @@ class DelimitedFormat(Format):
                 cuts += [cut for cut in _cuts(stream, layout) if cut[0] < size] if stream.seekable() else []
         stops = [*(start for start, _ in cuts[1:]), size if len(cuts) > 1 else 0]
         parts = [
-            DelimitedPart(path, start, stop, stop - start if stop else size, layout=layout, line=line)
+            Unit(path, start, stop, stop - start if stop else size, layout=layout, first=line)
             for (start, line), stop in zip(cuts, stops, strict=True)
         ]
         return [replace(parts[0], notes=layout.notes), *parts[1:]]
@@ -213,12 +197,10 @@ class DelimitedFormat(Format):
     def records(
         self, unit: Unit, options: Any, bad: BadRecords, wanted: Collection[str] | None = None
     ) -> Iterator[Records]:
-        first = 0
-        if not isinstance(unit, DelimitedPart):
-            # A whole file without a layout, in which lines are counted from its start.
+        layout, first = unit.layout, 0
+        if layout is None:  # a whole file, in which lines are counted from its start
             layout = layout_of(unit.path, options)
-            unit, first = DelimitedPart(unit.path, layout.start, layout=layout), layout.line
-        layout = unit.layout
+            unit, first = replace(unit, start=layout.start), layout.line
         columns = _chosen(layout.names, wanted)
         try:
             with opened(unit.path, layout.encoding) as stream:
@@ -238,7 +220,7 @@ class DelimitedFormat(Format):
             bad.refuse(first + error.line, str(error), error.record)
 
     def first_row(self, unit: Unit) -> int:
-        return unit.line if isinstance(unit, DelimitedPart) else 0
+        return unit.first
 
 
 def _cuts(stream: Any, layout: CsvLayout) -> Iterator[tuple[int, int]]:
@@ -311,9 +293,9 @@ class SpreadsheetFormat(Format):
         while some := list(islice(sheet.rows, _BATCH)):
             numbers, cells = zip(*some, strict=True)
             values = list(zip(*cells, strict=True))
-            yield Records(
-                np.array(numbers, np.int64), {name: _array(values[i]) for name, i in columns.items()}
-            )
+            arrays = {name: _array(values[i]) for name, i in columns.items()}
+            yield Records(np.array(numbers, np.int64), arrays)
+        _loaded.cache_clear()
 
 
 SPREADSHEET = SpreadsheetFormat()
@@ -330,6 +312,24 @@ class _Sheet(NamedTuple):
 
 def _open(path: str, options: Any) -> _Sheet:
     """Open a sheet. Raises UnreadableError."""
+    advice = f"choose one with {option.read({'sheet': 'NAME'})}"
+    # A file without a state is loaded each time.
+    book, found = _loaded(path, options.sheet or "", state_of(path) or object())
+    if found is None:
+        raise UnreadableError(f"it has no sheet {options.sheet!r} but {listed(book.sheet_names)}; {advice}")
+    with read_as("a spreadsheet"):
+        rows = (row for row in enumerate(found.iter_rows()) if any(cell != "" for cell in row[1]))
+        head = list(islice(rows, max(TITLES, 1 + (options.skip_lines or 0))))
+    if not head:
+        raise UnreadableError(f"its sheet is empty; {advice} of {listed(book.sheet_names)}")
+    names, skipped = _names(head, options)
+    header = head[skipped - 1][0] if skipped > 1 and options.header != "none" else 0
+    return _Sheet(names, chain(head[skipped:], rows), book.sheet_names, header)
+
+
+@lru_cache(1)
+def _loaded(path: str, name: str, _: Any) -> tuple[Any, Any]:
+    """A workbook, and its first sheet or the one with a name, or None. All steps of an ingest share them."""
     try:
         calamine = import_module("python_calamine")
     except ImportError as error:
@@ -341,27 +341,13 @@ def _open(path: str, options: Any) -> _Sheet:
     if data and not data.startswith((b"PK", b"\xd0\xcf\x11\xe0")):
         kind = other_kind(data) or ("no spreadsheet" if is_binary(data) else "plain text, such as CSV or TSV")
         raise UnreadableError(f"it is {kind}, whatever its name says; {RENAME}")
-    sheet, ways_out = (
-        options.sheet or "",
-        f"choose one with {option.read({'sheet': 'NAME'})}",
-    )
     with read_as("a spreadsheet"):
-        trial = [sys.executable, "-c", _TRIAL, str(_MEMORY), sheet]
-        ended = subprocess.run(trial, input=data, capture_output=True, check=False).returncode
-        if ended == _TOO_LARGE or ended < 0:
+        if trial(_TRIAL, [name], _MEMORY, data=data):
             limit = f"{_MEMORY >> 30} GB of memory"
             raise UnreadableError(f"its sheet needs more than {limit}, or is damaged; save it as CSV")
         book = calamine.CalamineWorkbook.from_filelike(io.BytesIO(data))
-        if sheet and sheet not in book.sheet_names:
-            raise UnreadableError(f"it has no sheet {sheet!r} but {listed(book.sheet_names)}; {ways_out}")
-        found = book.get_sheet_by_name(sheet or book.sheet_names[0])
-        rows = (row for row in enumerate(found.iter_rows()) if any(cell != "" for cell in row[1]))
-        head = list(islice(rows, max(TITLES, 1 + (options.skip_lines or 0))))
-    if not head:
-        raise UnreadableError(f"its sheet is empty; {ways_out} of {listed(book.sheet_names)}")
-    names, skipped = _names(head, options)
-    header = head[skipped - 1][0] if skipped > 1 and options.header != "none" else 0
-    return _Sheet(names, chain(head[skipped:], rows), book.sheet_names, header)
+        is_there = not name or name in book.sheet_names
+        return book, book.get_sheet_by_name(name or book.sheet_names[0]) if is_there else None
 
 
 def _names(head: Sequence[tuple[int, list[Any]]], options: Any) -> tuple[Sequence[str], int]:

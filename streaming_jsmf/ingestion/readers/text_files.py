@@ -8,7 +8,7 @@ import re
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC
 from email.errors import MessageError
 from email.header import decode_header, make_header
@@ -21,7 +21,7 @@ from typing import IO, Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_jsmf.config import ReaderName, TextFilesOptions
+from streaming_jsmf.config import ReaderName
 from streaming_jsmf.corpus.format import missing_source
 from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import (
@@ -74,7 +74,6 @@ class TextFilesSource(TextReader):
     """
 
     reader: ClassVar[ReaderName] = "text-files"
-    options_type = TextFilesOptions
 
     def units(self) -> Sequence[Unit]:
         """Return units of 2,000 files, or a tar archive as one. Raises InputError if no file matches."""
@@ -164,7 +163,9 @@ def files_in_tar(path: str, split: Callable[[str, IO[bytes]], Iterable[File]]) -
         try:
             with tarfile.open(fileobj=stream, mode="r|*", tarinfo=_CheckedTarInfo) as tar:
                 for entry in tar:
-                    name = _printable(entry.name)
+                    # Without ./, and with bytes that are not UTF-8 escaped.
+                    raw = entry.name.removeprefix("./").encode("utf-8", "surrogateescape")
+                    name = raw.decode("utf-8", "backslashreplace")
                     if entry.isfile() and not is_hidden(name):
                         opened: Any = tar.extractfile(entry)
                         yield from split(name, opened)
@@ -199,11 +200,6 @@ class _CheckedTarInfo(tarfile.TarInfo):
         return entry
 
 
-def _printable(name: str) -> str:
-    """Return a member's name without ``./``, with bytes that are not UTF-8 escaped."""
-    return name.removeprefix("./").encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
 def bounded(data: bytes) -> bytes | str:
     """Return the bytes of a document, or why they are too many."""
     too_large = f"larger than {limits.LARGEST_FILE >> 20} MB, too large for a document"
@@ -211,13 +207,6 @@ def bounded(data: bytes) -> bytes | str:
 
 
 # Mail
-
-
-@dataclass(frozen=True)
-class Messages(Unit):
-    """Messages in a range of bytes of an mbox file; ``first`` is the number of the first one, from 1."""
-
-    first: int = 1
 
 
 class MailSource(TextFilesSource):
@@ -251,18 +240,18 @@ class MailSource(TextFilesSource):
         return f"{unit.path}, message {self.first_row(unit) + row + 1}"
 
     def first_row(self, unit: Unit) -> int:
-        return unit.first - 1 if isinstance(unit, Messages) else unit.start
+        return unit.first if unit.layout else unit.start
 
     def _plain(self, unit: Unit) -> Iterator[File]:
-        if not isinstance(unit, Messages):
+        if not unit.layout:
             yield from super()._plain(unit)
             return
         with open_stream(unit.path) as stream:
             stream.seek(unit.start)
             yield from self.documents(dict(self.listed())[unit.path], stream, unit)
 
-    def documents(self, name: str, stream: IO[bytes], part: Messages | None = None) -> Iterator[File]:
-        for number, (start, message) in enumerate(_messages(stream), part.first if part else 1):
+    def documents(self, name: str, stream: IO[bytes], part: Unit | None = None) -> Iterator[File]:
+        for number, (start, message) in enumerate(_messages(stream), part.first + 1 if part else 1):
             if part and part.start + start >= part.stop:
                 return
             yield name if number == 1 else f"{name}:{number}", bounded(message)
@@ -279,13 +268,16 @@ class MailSource(TextFilesSource):
 
 def _parts_of(path: str, size: int) -> list[Unit]:
     """Return parts of about ``UNIT_BYTES`` of an mbox file."""
-    cuts = [(0, 1)]
+    cuts = [(0, 0)]
     with open_stream(path) as stream:
-        for number, (start, _) in enumerate(_messages(stream), 1):
+        for number, (start, _) in enumerate(_messages(stream)):
             if start >= cuts[-1][0] + limits.UNIT_BYTES:
                 cuts.append((start, number))
     stops = [*(start for start, _ in cuts[1:]), size]
-    return [Messages(path, at, stop, stop - at, first=n) for (at, n), stop in zip(cuts, stops, strict=True)]
+    return [
+        Unit(path, at, stop, stop - at, layout="mbox", first=number)
+        for (at, number), stop in zip(cuts, stops, strict=True)
+    ]
 
 
 def _messages(stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:

@@ -15,12 +15,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import RatingsOptions, ReaderName, TableOptions, TriplesOptions
+from streaming_jsmf.config import RatingsOptions, ReaderName
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.bags import read_bucket, write_buckets
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
-    Batch,
     Format,
     Records,
     Unit,
@@ -47,7 +46,6 @@ from streaming_jsmf.ingestion.readers.values import (
     require_columns,
     value_type,
 )
-from streaming_jsmf.storage.paths import StorePath
 
 BUCKET_BYTES = 64 << 20
 MAX_BUCKETS = 4096
@@ -68,7 +66,6 @@ class TriplesSource(RecordFiles):
     """
 
     reader: ClassVar[ReaderName] = "triples"
-    options_type: ClassVar[type[TableOptions]] = TriplesOptions
     patterns = TABLE_PATTERNS
     refuses_documents = False
 
@@ -114,9 +111,8 @@ class TriplesSource(RecordFiles):
         """Read one unit and write its rows to ``target``. One pass, with about a million rows in memory."""
         write_buckets(self._checked_rows(unit, bad), target, n_buckets)
 
-    def gather(self, files: Sequence[StorePath], bucket: int, bad: BadRecords) -> Iterator[Batch]:
-        """Yield the documents of a bucket, from the files of all units (see ``read_bucket``)."""
-        return read_bucket(files, bucket, bad)
+    #: Yields the documents of a bucket, from the files of all units.
+    gather = staticmethod(read_bucket)
 
     def _checked_rows(self, unit: Unit, bad: BadRecords) -> Iterator[Any]:
         """Yield record batches of the good rows (see ``write_buckets``); the others go to ``bad`` in order."""
@@ -190,7 +186,6 @@ class RatingsSource(TriplesSource):
     """
 
     reader = "ratings"
-    options_type = RatingsOptions
 
     def count_kind(self, kind: Any) -> str:  # noqa: ARG002
         return "int"
@@ -210,7 +205,10 @@ class RatingsSource(TriplesSource):
     def words(self, path: str) -> Convert:
         if self.options.names is None:
             return super().words(path)
-        where = names_path(path, self.options.names)
+        where = find_beside(path, [self.options.names])
+        if where is None:
+            missing = f"there is no file of names {self.options.names} beside it; check the option names"
+            raise InputError(f"{path}: {missing}")
         names = read_names(where, self.options)
         items, distinct = pa.array(names.keys(), pa.string()), pa.array(names.values(), pa.string())
 
@@ -222,14 +220,6 @@ class RatingsSource(TriplesSource):
             return distinct.take(at).fill_null(""), faults
 
         return renamed
-
-
-def names_path(path: str, names: str) -> str:
-    """Return the path of the file of names of a file of ratings. Raises InputError if it is missing."""
-    found = find_beside(path, [names])
-    if found is None:
-        raise InputError(f"{path}: there is no file of names {names} beside it; check the option names")
-    return found
 
 
 def read_names(path: str, options: RatingsOptions) -> dict[str, str]:

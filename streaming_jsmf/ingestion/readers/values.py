@@ -192,11 +192,8 @@ def require_few(names: Sequence[str]) -> None:
 def as_json(batch: Any, row: int) -> bytes:
     """Return a row of a record batch as JSON for the quarantine; bytes that are not UTF-8 are unchanged."""
     columns = zip(batch.schema.names, batch.columns, strict=True)
-    return _to_json({name: _python(column.slice(row, 1))[0] for name, column in columns})
-
-
-def _to_json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "surrogateescape")
+    values = {name: _python(column.slice(row, 1))[0] for name, column in columns}
+    return json.dumps(values, ensure_ascii=False, default=str).encode("utf-8", "surrogateescape")
 
 
 def _python(values: Any) -> list[Any]:
@@ -249,17 +246,15 @@ def from_python(values: Sequence[Any], errors: str = "surrogatepass") -> Any:
         sizes = [None if value is None else len(value) for value in values]
         return _lists(sizes, _strings([item for value in values for item in value or ()]))
     as_arrow = types == {int, float} or (len(types) == 1 and not types & {list, tuple, dict})
-    if as_arrow or any(map(_has_bytes, values)):
+    # Objects with bytes are images of Hugging Face.
+    if as_arrow or any(
+        isinstance(item, bytes) for each in values if isinstance(each, dict) for item in each.values()
+    ):
         try:
             return pa.array(values)
         except (pa.ArrowException, OverflowError, ValueError, TypeError):
             pass
     return _strings([None if value is None else _json_text(value) for value in values])
-
-
-def _has_bytes(value: Any) -> bool:
-    """Whether an object has bytes, as images of Hugging Face."""
-    return isinstance(value, dict) and any(isinstance(item, bytes) for item in value.values())
 
 
 def _lists(sizes: Sequence[int | None], items: Any) -> Any:
@@ -297,8 +292,15 @@ def storable(name: str, values: Any) -> tuple[Any, str]:
         return storable(name, without_extension(values))
     if pa.types.is_run_end_encoded(of):
         return storable(name, pc.run_end_decode(values))
-    store = next((store for is_of, store in _STORES if is_of(values.type)), _left_out)
-    kept, note = store(values)
+    if pa.types.is_boolean(of) or pa.types.is_null(of) or is_number(of):
+        return values, ""
+    if pa.types.is_duration(of):
+        return pc.divide(values.cast(pa.int64()).cast(pa.float64(), safe=False), _TICKS[of.unit]), ""
+    if pa.types.is_time(of):
+        return as_text(values), ""
+    if pa.types.is_decimal(of):
+        return values.cast(pa.float64() if of.scale > 0 else TEXT), ""
+    kept, note = next((store for is_of, store in _STORES if is_of(of)), _left_out)(values)
     return kept, f"{name}: {note}" if note else ""
 
 
@@ -337,10 +339,6 @@ def _dates(values: Any) -> tuple[Any, str]:
     return kept, "dates before year 1 or after 9999 are left out" if lost.any() else ""
 
 
-def _durations(values: Any) -> tuple[Any, str]:
-    return pc.divide(values.cast(pa.int64()).cast(pa.float64(), safe=False), _TICKS[values.type.unit]), ""
-
-
 def _nested(values: Any) -> tuple[Any, str]:
     """Lists, objects and mappings as JSON; null if Python has no such value or JSON no such key."""
     if _holds_bytes(values.type):
@@ -374,10 +372,6 @@ def _left_out(values: Any) -> tuple[Any, str]:
     return None, f"{_LEFT_OUT} {'images and other bytes' if _holds_bytes(values.type) else values.type}"
 
 
-def _unchanged(values: Any) -> tuple[Any, str]:
-    return values, ""
-
-
 #: What becomes of the values of a type, by functions that recognize it.
 _STORES: tuple[tuple[Any, Any], ...] = (
     (is_string, _characters),
@@ -385,11 +379,5 @@ _STORES: tuple[tuple[Any, Any], ...] = (
     (pa.types.is_large_binary, _bytes),
     (pa.types.is_date, _dates),
     (pa.types.is_timestamp, _dates),
-    (pa.types.is_duration, _durations),
-    (pa.types.is_time, lambda values: (as_text(values), "")),
-    (pa.types.is_decimal, lambda values: (values.cast(pa.float64() if values.type.scale > 0 else TEXT), "")),
     (pa.types.is_nested, _nested),
-    (pa.types.is_boolean, _unchanged),
-    (pa.types.is_null, _unchanged),
-    (is_number, _unchanged),
 )

@@ -65,19 +65,7 @@ _FEWEST_QUOTES = 2
 _SIGNATURE_LINES, _SIGNATURE_CHARACTERS = 15, 1000
 _FIELD = re.compile(r"([A-Za-z][A-Za-z0-9._-]*):[ \t]*(.*)")
 _MAIL_FIELDS = frozenset(
-    [
-        "cc",
-        "date",
-        "from",
-        "message-id",
-        "newsgroups",
-        "organization",
-        "path",
-        "received",
-        "reply-to",
-        "subject",
-        "to",
-    ]
+    "cc date from message-id newsgroups organization path received reply-to subject to".split()  # noqa: SIM905
 )
 #: Header fields that are kept.
 _KEPT_FIELDS = frozenset(("subject", "keywords", "summary"))

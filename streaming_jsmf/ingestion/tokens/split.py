@@ -68,7 +68,8 @@ def split_words(texts: Any, form: Form = "NFC") -> TokenLists:
     and normalized again. Memory: about four times the text.
     """
     indptr, codes, offsets, letters = _pieces(*string_buffers(texts))
-    distinct = strings_of(pa.string(), offsets, content := letters.tobytes())
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content := letters.tobytes())]
+    distinct = pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
     if content.isascii():
         return TokenLists(indptr, codes, distinct)
     starts, lengths, words = _words_of(distinct, form)
@@ -91,12 +92,6 @@ def string_buffers(texts: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
         return np.zeros(1, np.int64), content
     used = np.frombuffer(offsets, kind)[texts.offset : texts.offset + len(texts) + 1]
     return used.astype(np.int64), content
-
-
-def strings_of(kind: Any, offsets: Any, content: Any) -> Any:
-    """Return the Arrow array of the type string or large_string that has these offsets from 0 and bytes."""
-    offsets = offsets.astype(np.int64 if pa.types.is_large_string(kind) else np.int32, copy=False)
-    return pa.Array.from_buffers(kind, len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(content)])
 
 
 def _pieces(offsets: Any, data: Any) -> Any:

@@ -8,7 +8,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from threading import Lock, local
@@ -18,28 +18,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_jsmf.config.reading import is_local, local_function
+from streaming_jsmf.config.reading import TokenOptions, is_local, local_function
 from streaming_jsmf.corpus.curation import folded
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
 from streaming_jsmf.ingestion.tokens.boilerplate import split_passages, without_boilerplate
 from streaming_jsmf.ingestion.tokens.split import (
-    Form,
     TokenLists,
     given_tokens,
     split_words,
-    string_buffers,
-    strings_of,
     with_ngrams,
     with_phrases,
 )
-from streaming_jsmf.ingestion.tokens.stop_words import (
-    LEAST_DOCUMENTS,
-    NONE,
-    load_stop_words,
-    without_spaces,
-)
-from streaming_jsmf.linalg.compiled import compiled
+from streaming_jsmf.ingestion.tokens.stop_words import LEAST_DOCUMENTS, NONE, load_stop_words, without_spaces
 
 logger = logging.getLogger(__name__)
 
@@ -54,8 +45,6 @@ _PIECE = re.compile(rf"[^。\n]{{1,{_LONGEST_PIECE}}}[。\n]?|[。\n]")
 #: Parts of speech that carry subjects: nouns, verbs, adjectives of both kinds, and adverbs.
 _JAPANESE = ("名詞", "動詞", "形容詞", "形状詞", "副詞")
 
-_WHITE_SPACE = np.isin(np.arange(256), list(b"\t\n\f\r "))
-
 #: Function from a text to its words; a user's callable may return any iterable.
 Analyzer = Callable[[str], Iterable[str]]
 
@@ -66,37 +55,24 @@ class Tokenizer:
 
     Attributes
     ----------
-    name : "arrow": runs of Unicode letters and digits. "sklearn": the analyzer of scikit-learn's CountVectorizer (words
-        of at least two characters). "chinese": jieba. "japanese": nouns, verbs, adjectives and adverbs in the
-        dictionary form of Sudachi. These return lower case in normal form C. "MODULE:FUNCTION": a callable from a text
-        to its words, which may be called from several threads; empty words are dropped.
-    ngrams : Longest run of adjacent tokens that also becomes a word, joined by spaces: 1 (none), 2 or 3.
-    stemmer : Language of a Snowball stemmer, such as "english"; None to disable.
+    options : How texts become words. Its tokenizer is "arrow": runs of Unicode letters and digits; "sklearn": the
+        analyzer of scikit-learn's CountVectorizer (words of at least two characters); "chinese": jieba; or "japanese":
+        nouns, verbs, adjectives and adverbs in the dictionary form of Sudachi. These return lower case in normal form
+        C. "MODULE:FUNCTION" is a callable from a text to its words, which may be called from several threads; empty
+        words are dropped.
     stop_words : Words that are not stemmed, so that stop-word lists still match them; see ``load_stop_words``.
-    boilerplate : "drop" first applies ``without_boilerplate``.
     phrases : Pairs of words, after stemming, that become one word each (``with_phrases``).
-    excerpt : Number of characters of each text to keep.
-    passage : Number of words of the passages into which texts are cut; None for whole texts.
-    normalization : Normal form of the words of built-in tokenizers; NFKC also maps ligatures, full-width letters, etc.
     """
 
-    name: str = "arrow"
-    ngrams: int = 1
-    stemmer: str | None = None
+    options: TokenOptions = field(default_factory=TokenOptions)
     stop_words: str = NONE
-    boilerplate: Literal["keep", "drop"] = "keep"
     phrases: tuple[str, ...] = ()
-    excerpt: int = 0
-    passage: int | None = None
-    normalization: Form = "NFC"
 
     def __post_init__(self) -> None:
-        if not 1 <= self.ngrams <= LONGEST_NGRAM:
-            raise InputError(f"ngrams is {self.ngrams}; give 1 (words alone), 2 or {LONGEST_NGRAM}")
-        if self.name != "arrow":
-            _analyzer(self.name)
-        if self.stemmer is not None:
-            _stem_function(self.stemmer)
+        if self.options.tokenizer != "arrow":
+            _analyzer(self.options.tokenizer)
+        if self.options.stemmer is not None:
+            _stem_function(self.options.stemmer)
         for phrase in self.phrases:
             if not is_phrase(phrase):
                 raise InputError(f"{phrase!r} is not a phrase; give two words with one space between them")
@@ -106,34 +82,34 @@ class Tokenizer:
 
         Raises InputError if a user's callable fails.
         """
-        removed, passages = (0, 0), None
+        options, removed, passages = self.options, (0, 0), None
         if is_list(texts.type):
-            if self.passage is not None:
+            if options.split is not None:
                 raise InputError(
                     f"the texts are lists of tokens, which {option.split} does not cut; leave it out"
                 )
             tokens = given_tokens(texts)
-            texts = pc.binary_join(texts, " ").fill_null("") if self.excerpt else texts
+            texts = pc.binary_join(texts, " ").fill_null("") if options.excerpt else texts
         else:
-            if self.boilerplate == "drop":
+            if options.boilerplate == "drop":
                 texts, removed = without_boilerplate(texts)
-            if self.passage is not None:
-                texts, passages = split_passages(texts, self.passage)
+            if options.split is not None:
+                texts, passages = split_passages(texts, options.split)
             tokens = self._split(texts)
-            if self.stemmer is not None:
-                tokens = _stemmed(tokens, self.stemmer, self.stop_words)
+            if options.stemmer is not None:
+                tokens = _stemmed(tokens, options.stemmer, self.stop_words)
         forms = tokens.forms
         if self.phrases:
             tokens = with_phrases(tokens, self.phrases)
-        tokens = tokens if self.ngrams == 1 else with_ngrams(tokens, self.ngrams)
-        excerpts = _beginnings(texts, self.excerpt) if self.excerpt else None
+        tokens = tokens if options.ngrams == 1 else with_ngrams(tokens, options.ngrams)
+        excerpts = _beginnings(texts, options.excerpt) if options.excerpt else None
         return replace(tokens, excerpts=excerpts, boilerplate=removed, texts=passages, forms=forms)
 
     def _split(self, texts: Any) -> TokenLists:
-        if self.name == "arrow":
-            return split_words(texts, self.normalization)
-        texts = pc.utf8_normalize(texts, self.normalization) if self.name in BUILT_IN else texts
-        return _analyzed(texts, _analyzer(self.name), self.name)
+        name, form = self.options.tokenizer, self.options.normalization
+        if name == "arrow":
+            return split_words(texts, form)
+        return _analyzed(pc.utf8_normalize(texts, form) if name in BUILT_IN else texts, _analyzer(name), name)
 
 
 def suited_tokenizer(texts: Any) -> str:
@@ -185,41 +161,10 @@ def is_phrase(text: str) -> bool:
 
 
 def _beginnings(texts: Any, length: int) -> Any:
-    """The first characters of each text, with single spaces for white space."""
-    offsets, data = string_buffers(texts)
-    ends, content = np.zeros(len(offsets), np.int64), np.empty(offsets[-1] - offsets[0], np.uint8)
-    _copy_heads(offsets, data, length, ends, content)
-    head = strings_of(texts.type, ends, content[: ends[-1]].copy())
+    """The first characters of each text, of twice as many, with single spaces for white space."""
+    head = pc.utf8_slice_codeunits(texts, 0, 2 * length)
+    head = pc.replace_substring_regex(head, r"[\t\n\f\r]\s*| \s+", " ")  # single spaces stay
     return pc.utf8_slice_codeunits(pc.utf8_trim_whitespace(head), 0, length)
-
-
-@compiled(nogil=True)
-def _copy_heads(offsets: Any, data: Any, length: int, ends: Any, content: Any) -> None:
-    """Begin each text with at least ``length`` characters if it has them, and one space for a run of white space.
-
-    Reads 2 * ``length`` characters at most: more white space than that shortens the result. Fills offsets and bytes.
-    """
-    used = 0
-    for m in range(len(offsets) - 1):
-        in_space, read, taken = False, 0, 0
-        for i in range(offsets[m], offsets[m + 1]):
-            byte = data[i]
-            # Characters count from the first that is not white space of any kind, and such a one follows the last.
-            is_solid = 32 < byte < 127
-            begins = is_solid or byte & 0xC0 != 0x80
-            is_space = not is_solid and _WHITE_SPACE[byte]
-            read += begins
-            if read > 2 * length:
-                break
-            if is_space and in_space:
-                continue
-            content[np.uint64(used)] = 32 if is_space else byte
-            used += 1
-            if is_solid and taken >= length:
-                break
-            in_space = is_space
-            taken += begins and (is_solid or taken > 0)
-        ends[m + 1] = used
 
 
 def _analyzed(texts: Any, analyzer: Analyzer, name: str) -> TokenLists:
@@ -281,16 +226,12 @@ def _analyzer(name: str) -> Analyzer:
         analyzer: Analyzer = CountVectorizer().build_analyzer()
         return analyzer
     if name == "chinese":
-        return _chinese_words()
+        try:
+            import rjieba
+        except ImportError as error:
+            raise InputError(_missing("rjieba", name)) from error
+        return lambda text: _real_words(rjieba.cut(text))
     return _japanese_words() if name == "japanese" else _load_callable(name)
-
-
-def _chinese_words() -> Analyzer:
-    try:
-        import rjieba
-    except ImportError as error:
-        raise InputError(_missing("rjieba", "chinese")) from error
-    return lambda text: _real_words(rjieba.cut(text))
 
 
 def _japanese_words() -> Analyzer:
