@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import EXCERPT
-from streaming_jsmf.corpus.curation import ranges_of_ids, sum_files, totals_of
 from streaming_jsmf.corpus.format import DOCUMENTS
 from streaming_jsmf.corpus.manifest import ShardEntry, as_number
 from streaming_jsmf.corpus.records import BATCH_NONZEROS, OWN_COLUMNS, Documents
+from streaming_jsmf.corpus.totals import ranges_of_ids, sum_files, totals_of
 from streaming_jsmf.corpus.vocabulary import WordCounts, used_counts
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.checkpoints import Record

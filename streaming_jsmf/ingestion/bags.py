@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import AUTO, EXCERPT
-from streaming_jsmf.corpus.curation import ranges_of_ids, summed
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
+from streaming_jsmf.corpus.totals import ranges_of_ids, summed
 from streaming_jsmf.corpus.vocabulary import used_counts
 from streaming_jsmf.ingestion.columns import ColumnSummary, summarize
 from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units, save_bad

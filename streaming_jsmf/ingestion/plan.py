@@ -22,11 +22,11 @@ from streaming_jsmf.config import (
     check_options,
     for_texts,
 )
-from streaming_jsmf.corpus.curation import number_of_ranges
 from streaming_jsmf.corpus.footer import is_list, open_parquet
 from streaming_jsmf.corpus.format import open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, PHRASES, Json
 from streaming_jsmf.corpus.shards import LAYOUT, TOKENS_PER_SHARD
+from streaming_jsmf.corpus.totals import number_of_ranges
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, Option, StoreError, option

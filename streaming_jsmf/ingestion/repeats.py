@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.corpus.curation import files_of, list_files, ranges_of_hashes
 from streaming_jsmf.corpus.footer import is_string
+from streaming_jsmf.corpus.totals import files_of, list_files, ranges_of_hashes
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.job import Ingest, Piece
 from streaming_jsmf.ingestion.tokens.split import string_buffers

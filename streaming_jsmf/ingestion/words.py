@@ -22,17 +22,19 @@ from streaming_jsmf.config import AUTO, Curation
 from streaming_jsmf.corpus.curation import (
     Selection,
     least_documents,
-    list_files,
     match_words,
     may_stay,
+    select_words,
+    with_enough_words,
+)
+from streaming_jsmf.corpus.totals import (
+    list_files,
     merged,
     ranges_of_hashes,
-    select_words,
     sum_files,
     summed,
     summed_range,
     totals_of,
-    with_enough_words,
 )
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 from streaming_jsmf.errors import InputError, option

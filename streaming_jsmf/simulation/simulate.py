@@ -24,7 +24,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import SimulationSettings, settings_of, takes
-from streaming_jsmf.corpus.curation import number_of_ranges
 from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.records import Documents
@@ -37,6 +36,7 @@ from streaming_jsmf.corpus.shards import (
     total_counts,
     write_task_shards,
 )
+from streaming_jsmf.corpus.totals import number_of_ranges
 from streaming_jsmf.corpus.vocabulary import WordCounts
 from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory, wanted_corpus
 from streaming_jsmf.errors import InputError, option

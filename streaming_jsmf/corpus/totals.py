@@ -1,0 +1,177 @@
+"""Sums of the counts of words over the files of many tasks: by ranges of words, one task a range.
+
+Every file has one batch of rows for each range, so a task reads only its own rows: those of words whose hash or id lies
+in the range.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from streaming_jsmf.corpus.vocabulary import WordCounts
+from streaming_jsmf.fingerprint import sealed, unsealed
+from streaming_jsmf.jobs.checkpoints import Record
+from streaming_jsmf.jobs.execution import Executor
+from streaming_jsmf.jobs.run import map_job, run_job
+from streaming_jsmf.jobs.workspace import TaskFiles, Workspace
+from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.storage.objects import FILE_THREADS, in_threads
+from streaming_jsmf.storage.paths import StorePath, read_bytes, write_json
+from streaming_jsmf.storage.tables import (
+    damaged,
+    own_file,
+    read_range,
+    read_table,
+    table_batches,
+    write_table,
+)
+
+#: Size of what a range is made of, in bytes of the source, and the largest number of ranges: each reads all files.
+RANGE_BYTES, MOST_RANGES = 32 << 20, 256
+
+#: Rows of all tables in memory during a merge.
+MERGE_ROWS = 1_000_000
+
+COUNTS = ("document_frequency", "term_count")
+
+#: What is summed by each key: the columns of the key, in the order of the sums, and those of the counts.
+_COLUMNS = {"word": (("word",), COUNTS), "id": (("id",), COUNTS), "form": (("word", "form"), ("count",))}
+_SUMS = "counts.arrow"
+
+
+def number_of_ranges(n_bytes: int) -> int:
+    """Return the number of ranges for a source of this size; one for a small source."""
+    return min(max(n_bytes // RANGE_BYTES, 1), MOST_RANGES)
+
+
+def ranges_of_ids(ids: NDArray[np.int64], n_words: int, number: int) -> NDArray[np.int64]:
+    """Return the range of each word id below ``n_words``."""
+    return ids * number // max(n_words, 1)
+
+
+def ranges_of_hashes(hashes: NDArray[np.uint64], number: int) -> NDArray[np.int64]:
+    """Return the range of each 64-bit hash."""
+    return ((hashes >> np.uint64(32)) * np.uint64(number) >> np.uint64(32)).astype(np.int64)
+
+
+def summed(counts: Any, key: str) -> Any:
+    """Sum a table of counts by ``key``, "word", "id" or "form", and sort it."""
+    by, counted = _COLUMNS[key]
+    grouped = counts.group_by([*by], use_threads=False).aggregate([(name, "sum") for name in counted])
+    renamed = grouped.rename_columns({f"{name}_sum": name for name in counted})
+    return renamed.sort_by([(name, "ascending") for name in by])
+
+
+def list_files(root: StorePath, step: str, files: Sequence[Any]) -> None:
+    """Save the files that all tasks of a step read, which would be too much for their arguments."""
+    write_json(root / f"{step}.json", sealed({"files": [*files]}))
+
+
+def files_of(root: StorePath, step: str) -> list[Any]:
+    """Return what ``list_files`` has saved; ``StoreError`` if it is missing or damaged."""
+    path = root / f"{step}.json"
+    try:
+        with own_file(path):
+            return list(unsealed(json.loads(read_bytes(path)))["files"])
+    except (ValueError, LookupError, AttributeError) as error:
+        raise damaged(path) from error
+
+
+def summed_range(root: StorePath, step: str, key: str, number: int) -> Any:
+    """Return the sums of one range over all files of a step, added in their order.
+
+    Memory: the distinct words of the range, and ``MERGE_ROWS`` rows or as many again.
+    """
+    files, (by, counted) = [root / name for name in files_of(root, step)], _COLUMNS[key]
+    held: list[Any] = []
+    rows = distinct = 0
+    for some in panels(len(files), FILE_THREADS):
+        for table in in_threads(partial(read_range, number=number), files[some]):
+            held.append(table.select([*by, *counted]))
+            rows += table.num_rows
+        if rows > max(MERGE_ROWS, 2 * distinct):
+            held = [summed(pa.concat_tables(held), key)]
+            rows = distinct = held[0].num_rows
+    return summed(pa.concat_tables(held), key)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Arguments of the tasks of ``sum_files``."""
+
+    root: StorePath
+    step: str
+    key: str
+    n_ranges: int
+
+
+def sum_files(
+    work: Workspace, executor: Executor, step: str, files: Sequence[str], key: str, number: int
+) -> list[StorePath]:
+    """Sum the counts in files of the workspace by ``key``, as ``summed``; return a sorted table per range.
+
+    The few files of a single range are returned as they are, sorted, too; ``merged`` and ``totals_of`` sum them.
+    """
+    if number == 1:
+        return [work.root / name for name in files]
+    list_files(work.root, step, files)
+    sums = Sums(work.root, step, key, number)
+    run_job(map_job(sum_range, sums, [1] * number, work.checkpoints(step), "ranges"), executor)
+    return [work.root / _directory(step, i) / _SUMS for i in range(number)]
+
+
+def sum_range(sums: Sums, number: int) -> Record:
+    """Task: sum one range."""
+    files = TaskFiles(sums.root, _directory(sums.step, number))
+    with files.written(_SUMS) as made:
+        table = summed_range(sums.root, sums.step, sums.key, number)
+        # ``merged`` has a batch of each range in memory.
+        write_table(made, table, max(1, MERGE_ROWS // sums.n_ranges))
+    return files.record()
+
+
+def _directory(step: str, number: int) -> str:
+    return f"{step}/{number:05d}"
+
+
+def merged(tables: Sequence[StorePath]) -> Iterator[WordCounts]:
+    """Yield sums of the counts of words in sorted tables, in their order and about ``MERGE_ROWS`` at a time.
+
+    Each result is complete up to the smallest last word of the batches in memory.
+    """
+    streams = [table_batches(path) for path in tables]
+    held: list[Any] = [next(stream, None) for stream in streams]
+    while True:
+        for i, stream in enumerate(streams):
+            while held[i] is not None and not held[i].num_rows:
+                held[i] = next(stream, None)
+        present = [i for i, table in enumerate(held) if table is not None]
+        if not present:
+            return
+        last = min(held[i].column("word")[-1].as_py() for i in present)
+        taken = []
+        for i in present:
+            taken.append(held[i].select(["word", *COUNTS]).filter(pc.field("word") <= last))
+            held[i] = held[i].slice(taken[-1].num_rows)
+        table = summed(pa.concat_tables(taken), "word")
+        counts = (np.asarray(table.column(name)) for name in COUNTS)
+        yield WordCounts(table.column("word").combine_chunks(), *counts)
+
+
+def totals_of(tables: Sequence[StorePath], words: Any) -> WordCounts:
+    """Return the counts of given words, an Arrow array, from tables of ``used_counts``, added in their order."""
+    totals = WordCounts(words, np.zeros(len(words), np.int64), np.zeros(len(words)))
+    for table in map(read_table, tables):
+        ids = np.asarray(table.column("id"))
+        for name in COUNTS:
+            getattr(totals, name)[ids] += np.asarray(table.column(name))
+    return totals
