@@ -358,7 +358,9 @@ def main(out: Path, corpora: tuple[str, ...], words: int, topics: list[int], see
                 rows += topic_rows(name, each, n_topics, seeds, results)
         rows += number_rows(counts, seeds, results)
         rows += share_rows(seeds, results)
-    publish(out, "later_papers", rows, tables(rows), used)
+    text = tables(rows)
+    publish(out, "later_papers", rows, text, used)
+    click.echo(text)
 
 
 if __name__ == "__main__":

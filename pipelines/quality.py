@@ -307,7 +307,9 @@ def main(
     if not only_kept:
         compute(cells, results, processes, minutes)
     rows = [*rows_of(cells, results)]
-    publish(out, "quality", rows, tables(rows), used)
+    text = tables(rows)
+    publish(out, "quality", rows, text, used)
+    click.echo(text)
     if picture:
         draw(rows, out / "quality.svg")
 
