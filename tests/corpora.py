@@ -146,10 +146,10 @@ def file_bytes(root: Path) -> dict[str, bytes]:
 
 
 def corpus_bytes(root: Path) -> dict[str, bytes]:
-    """The files of a corpus, without the request in the manifest, which names its source."""
+    """The files of a corpus, without the request in the manifest, which names its source, and the manifest's hash."""
     found = file_bytes(root)
     manifest = json.loads(found["manifest.json"])
-    del manifest["request"]
+    del manifest["request"], manifest["sha256"]
     return {**found, "manifest.json": json.dumps(manifest).encode()}
 
 

@@ -20,7 +20,6 @@ import dask
 import numpy as np
 import psutil
 import pytest
-from dask.callbacks import Callback
 from distributed import Client, LocalCluster
 from distributed.protocol import serialize
 from threadpoolctl import threadpool_info
@@ -506,21 +505,30 @@ def test_thousands_of_partitions_make_a_small_graph(tmp_path: Path, monkeypatch:
         scan(corpus, tmp_path / "m", settings, Execution("synchronous"))
     (last,) = caught.value.args[0]
     tasks = dict(last.__dask_graph__())
-    assert len(tasks) == 2 * 5000 + 5000 // FAN_IN - 1, "a partition and a fold each, and the groups of eight"
-    assert len(cloudpickle.dumps(last)) / len(tasks) < 400, "all of it, as the client sends it"
+    assert 5000 < len(tasks) < 5000 + 2 * 5000 // (FAN_IN - 1), (
+        "a partition each, and a fold and a wait for eight"
+    )
+    assert len(cloudpickle.dumps(last)) / 5000 < 600, "all of it, as the client sends it"
     for task in (max(tasks.values(), key=lambda task: len(cloudpickle.dumps(task))), tasks[last.key]):
         _, frames = serialize(task)
         # Paths of temporary directories, which have any length, are in it.
         assert sum(len(frame) for frame in frames) < 2500, "one of them, as a worker gets it"
 
 
-def test_results_of_tasks_are_tokens(corpus_path: Path, tmp_path: Path) -> None:
-    results: list[Any] = []
-    with Callback(posttask=lambda *seen: results.append(seen[1])):
-        settings = ScanSettings(max_topics=5, partition_nonzeros=4000)
-        scan(corpus_path, tmp_path / "m", settings, Execution("synchronous"))
+def test_results_of_tasks_are_tokens(
+    corpus_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results, compute = [], dask.compute
+
+    def watched(*tasks: Any, callbacks: Any, **options: Any) -> Any:
+        seen = (None, None, None, lambda _key, result, *_: results.append(result), None)
+        return compute(*tasks, callbacks=[*callbacks, seen], **options)
+
+    monkeypatch.setattr(dask, "compute", watched)
+    settings = ScanSettings(max_topics=5, partition_nonzeros=4000)
+    scan(corpus_path, tmp_path / "m", settings, Execution("synchronous"))
     assert len(results) > 8
-    assert all(isinstance(result, str) and len(result) < 100 for result in results)
+    assert all(len(cloudpickle.dumps(result)) < 500 for result in results)
 
 
 @pytest.mark.slow

@@ -298,7 +298,7 @@ MIB = 2**20
 
 
 @pytest.mark.parametrize(
-    ("n_words", "memory", "workers"), [(20_000, 5_190, 2), (100_000, 5_640, 2), (20_000, 5_033, 1)]
+    ("n_words", "memory", "workers"), [(20_000, 5_130, 2), (100_000, 5_560, 2), (20_000, 5_033, 1)]
 )
 def test_the_largest_partitions_that_fit_are_chosen(n_words: int, memory: int, workers: int) -> None:
     everything = ScanSettings(sample_share=1.0)

@@ -157,7 +157,7 @@ def test_no_placement_of_its_arguments_changes_the_bits_of_a_kernel(
 ) -> None:
     placed = {each for kernel in calls for each in with_callees(kernel)}
     found = compiled_functions()
-    assert len(found) > 50
+    assert len(found) > 25
     assert not [name for name, function in found.items() if function not in placed]
     for kernel, known in calls.items():
         for arguments in known:

@@ -15,6 +15,7 @@ import pytest
 
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.jobs.checkpoints import PACKED
+from streaming_jsmf.jobs.order import FAN_IN
 from streaming_jsmf.moments.stages.eigenpairs import ProductReduction
 from streaming_jsmf.moments.stages.range import RangeReduction
 from tests.cases import each_once
@@ -23,10 +24,10 @@ from tests.damage import ALL, SOME, Damage, emptied, truncated
 from tests.outcomes import Command, Outcome, refused
 from tests.stores import digests
 
-SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "1000", "--scheduler", "synchronous")
+SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "500", "--scheduler", "synchronous")
 
-#: Partitions that are computed before the disk is full.
-COMPUTED = 5
+#: Partitions that are folded before the disk is full: those of the first group.
+FOLDED = FAN_IN
 
 
 @pytest.fixture(scope="module")
@@ -46,14 +47,14 @@ def made(corpus: Path) -> dict[str, Path]:
 
     assert scan("plain") == 0
     for name, stage in (("range", RangeReduction), ("projection", ProductReduction)):
-        with disk_full_after(stage, COMPUTED):
+        with disk_full_after(stage, FOLDED + 1):
             assert scan(name) == 2
     return stores
 
 
 @contextmanager
 def disk_full_after(stage: type[Any], number: int) -> Iterator[None]:
-    """End a scan when some partitions are computed, and all but the last are folded."""
+    """End a scan in the fold of a number of partitions, those before it being folded."""
     fold, done = stage.fold, []
 
     def failing(self: Any, folded: Any, partial: Any) -> Any:
@@ -219,7 +220,7 @@ def test_results_on_their_way_into_a_fold(kind: str, what: str, damage: Damage, 
     store = bench.copy("projection")
     parts = sorted((store / "records").glob("projection-part-*"))
     unfolded = [record for record in parts if attempt_of(store, record).exists()]
-    assert 0 < len(unfolded) < len(parts) == COMPUTED
+    assert 0 < len(unfolded) == len(parts) - FOLDED
     record = {
         "fold": only((store / "records").glob("projection-fold-*")),
         "unfolded part": unfolded[0],
@@ -230,8 +231,8 @@ def test_results_on_their_way_into_a_fold(kind: str, what: str, damage: Damage, 
         return
     damage(attempt_of(store, record) / PACKED if what == "chunk" else record / "zarr.json")
     log = bench.mended(store, store, bench.made["plain"], told=False)
-    lost = {"fold": COMPUTED - len(unfolded), "unfolded part": 1, "folded part": 0}[kind]
-    assert computed(log)["projection"] == n_partitions(store) - COMPUTED + lost
+    lost = {"fold": FOLDED, "unfolded part": 1, "folded part": 0}[kind]
+    assert computed(log)["projection"] == n_partitions(store) - len(parts) + lost
 
 
 @pytest.mark.parametrize("damage", SOME)

@@ -90,7 +90,7 @@ def on_each(function: Callable[[Item], object], items: Iterable[Item]) -> None:
 def ratio(values: ArrayLike, sizes: Floats, missing: float = 0.0) -> Floats:
     """values / sizes in float64, or ``missing`` where a size is not positive; one of the shapes is that of both."""
     # In the memory order of the larger, on which the bits of later sums depend.
-    larger = sizes if np.size(sizes) >= np.size(values) else values
+    larger = max((sizes, values), key=lambda array: (np.ndim(array), np.size(array)))
     found: Floats = np.full_like(larger, missing, dtype=np.float64)
     return np.divide(values, sizes, out=found, where=sizes > 0)
 

@@ -160,7 +160,7 @@ def model_names(path: StorePath) -> list[str]:
 
 
 def _linked(model: StorePath) -> StorePath:
-    return model.resolve() if isinstance(model, Path) and model.is_symlink() else model
+    return model.resolve() if isinstance(model, Path) and model.is_symlink() and model.exists() else model
 
 
 def beside(model: StorePath, kind: str) -> StorePath:

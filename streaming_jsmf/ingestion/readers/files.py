@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -307,12 +307,8 @@ def open_raw(path: str) -> Iterator[IO[bytes]]:
             member = _member(path)
             with open_file(path) if member is None else member[0].open(member[1]) as raw:
                 # Files of object stores have no limit on the length of a line.
-                file: Any = raw
-                yield (
-                    io.BufferedReader(file, _PIECE)
-                    if isinstance(raw, Reached | AbstractBufferedFile)
-                    else file
-                )
+                file, remote = cast("Any", raw), isinstance(raw, Reached | AbstractBufferedFile)
+                yield io.BufferedReader(file, _PIECE) if remote else file
         except STREAM_ERRORS as error:
             pass_on_machine(error)
             raise UnreadableError(describe(error)) from error
