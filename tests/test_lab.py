@@ -24,6 +24,7 @@ from tests.verbs import RESULTS, digests, lines, texts
 
 pytestmark = [
     pytest.mark.cluster,
+    pytest.mark.xdist_group("lab"),
     pytest.mark.skipif(bool(missing()), reason=f"separates hosts: {missing()}"),
 ]
 
