@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+from urllib.request import Request, urlopen
 
 import click
 import fsspec
@@ -92,8 +93,9 @@ def counting_server() -> Iterator[Counts]:
     }
     try:
         with patch.dict(os.environ, found):
-            # Connections to another server of this process.
+            # Connections to another server of this process, whose buckets moto keeps.
             fsspec.get_filesystem_class("s3").clear_instance_cache()
+            urlopen(Request(f"{found['AWS_ENDPOINT_URL']}/moto-api/reset", method="POST")).close()
             fsspec.filesystem("s3", use_listings_cache=False).mkdir(BUCKET)
             yield counts
     finally:

@@ -99,7 +99,7 @@ class Completer:
         """Score one half of the tokens of each document, given the other half; one pass over ``counts``.
 
         ``counts`` is documents x N, whole numbers. ``seed`` determines the split (``observed_half``); ``threads`` as in
-        ``document_topics``.
+        ``document_topics``. Raises ``ValueError`` if counts are negative or not integers.
         """
         halves = observed_half(counts, self.keys, seed)
         starts, words = halves.indptr, halves.indices
@@ -128,11 +128,14 @@ def observed_half(counts: csr_array[Any], keys: Keys, seed: int) -> csr_array[np
 
     The split depends only on the seed, the ``keys`` (N,) of the document's words and its counts, not on the order of
     documents or words. Observed counts are hypergeometric. Zeros are stored, so that the sparsity pattern is that of
-    ``counts``, which are whole numbers.
+    ``counts``. Raises ``ValueError`` if counts are negative or not integers.
     """
+    numbers = np.asarray(counts.data, np.float64)
+    if (numbers < 0).any() or (numbers != np.rint(numbers)).any():
+        raise ValueError("documents are completed token by token: counts must be whole numbers, not negative")
     starts, words = np.array(counts.indptr, np.int64), np.array(counts.indices, np.int64)
     observed = np.zeros(words.size)
-    _draw_half(starts, keys[words], counts.data.astype(np.int64), np.uint64(seed), observed)
+    _draw_half(starts, keys[words], numbers.astype(np.int64), np.uint64(seed), observed)
     return csr_array((observed, words, starts), shape=counts.shape)
 
 
