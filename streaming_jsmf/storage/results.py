@@ -149,6 +149,8 @@ class Wanted:
             if why:
                 logger.warning("%s; %s is made again", why, self.target)
             yield found
+        if found is Found.MADE:  # by another process, or by completing a replacement that was interrupted
+            self._clear()
 
     def _clear(self) -> None:
         """Remove what a killed run of the same request has left after its commit, if the medium can be written."""
