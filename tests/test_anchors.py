@@ -361,7 +361,7 @@ def test_a_string_is_a_word_and_not_its_letters() -> None:
         ("god",),
         ("car", "engine"),
     )
-    with pytest.raises(InputError, match=r"anchor_words is 'god'; give a list of words, such as \['god'\]"):
+    with pytest.raises(InputError, match="anchor_words is 'god'"):
         InferSettings(3, anchor_words="god")
 
 

@@ -404,7 +404,7 @@ def test_a_bad_record_while_other_threads_still_commit(
     counts: Counts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, reason = _bad_corpus(tmp_path, counts, "null list")
-    failed, ended = threading.Event(), threading.Event()
+    failed, ended, first = threading.Event(), threading.Event(), list[int]()
     commit, compute = tasks.commit_part, RangeReduction.compute
 
     def slow_if_good(stage: RangeReduction, partition: Partition) -> PartialResult:
@@ -413,7 +413,8 @@ def test_a_bad_record_while_other_threads_still_commit(
         except InputError:
             failed.set()
             raise
-        if partition.index == 0:
+        if not first:
+            first.append(partition.index)
             # It commits after the bad partition has raised its error.
             assert failed.wait(timeout=PATIENCE)
             time.sleep(0.3)
@@ -423,7 +424,7 @@ def test_a_bad_record_while_other_threads_still_commit(
         try:
             return commit(checkpoints, stage, part, *step)
         finally:
-            if part.source is not None and part.source.index == 0:
+            if part.source is not None and part.source.index in first:
                 ended.set()
 
     monkeypatch.setattr(RangeReduction, "compute", slow_if_good)
