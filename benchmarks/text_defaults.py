@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from pipelines.common.bags import read_counts
+from pipelines.common.held_out import is_held_out
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.vocabulary import word_ids
@@ -36,7 +37,6 @@ from streaming_jsmf.interface.fit import fit
 from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
 from streaming_jsmf.topics.store import read_model
 
-HELD_OUT = 5
 TOP = 10
 KEEP_ALL = {"min_distinct_words": 0, "min_tokens": 0}
 
@@ -94,7 +94,7 @@ class Variant:
 def split(texts: Path, folder: Path) -> tuple[Path, Path]:
     """Split texts into files to fit and held-out files, every fifth text."""
     table = pq.read_table(texts, columns=["text"])
-    held = np.arange(table.num_rows) % HELD_OUT == HELD_OUT - 1
+    held = is_held_out(table.num_rows)
     paths = folder / "fitted.parquet", folder / "held.parquet"
     for path, mask in zip(paths, (~held, held), strict=True):
         pq.write_table(table.filter(pa.array(mask)), path)

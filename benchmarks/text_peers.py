@@ -32,7 +32,7 @@ from threadpoolctl import threadpool_limits
 from pipelines.common import options
 from pipelines.common.bags import read_counts, write_corpus
 from pipelines.common.data import prepared
-from pipelines.common.held_out import HELD_OUT, Split, scores_of
+from pipelines.common.held_out import Split, is_held_out, scores_of
 from pipelines.common.results import Results, Row, publish
 from pipelines.common.tables import markdown, number, spread
 from pipelines.quality import LISTED, polished
@@ -43,7 +43,7 @@ Single = NDArray[np.float32]
 #: (fitted counts, embeddings of the fitted documents, K, seed) -> the top words of each topic.
 Method = Callable[[sparse.csr_array, Single, int, int], NDArray[np.int64]]
 
-
+#: Digits as letters, and back.
 LETTERS, DIGITS = str.maketrans("0123456789", "abcdefghij"), str.maketrans("abcdefghij", "0123456789")
 
 
@@ -93,13 +93,8 @@ def fastopic(counts: sparse.csr_array, embeddings: Single, n_topics: int, seed: 
 
     torch.manual_seed(seed)
     torch.set_num_threads(1)
-    model = FASTopic(
-        n_topics,
-        Preprocess(),
-        doc_embed_model=Given(),
-        num_top_words=LISTED,
-        device="cpu",
-    )
+    given = {"doc_embed_model": Given(), "num_top_words": LISTED, "device": "cpu"}
+    model = FASTopic(n_topics, Preprocess(), **given)
     top_words, _ = model.fit_transform(words_of(counts))
     return ids_of([words.split() for words in top_words])
 
@@ -135,11 +130,10 @@ def embedded(texts: list[str], model: Path | None) -> Single:
 
 
 def row_of(counts: sparse.csr_array, embeddings: Single, method: str, n_topics: int, seed: int) -> Row:
-    held_out = np.arange(counts.shape[0]) % HELD_OUT == HELD_OUT - 1 - seed % HELD_OUT
-    split = Split.of(counts, seed)
+    split, fitted = Split.of(counts, seed), ~is_held_out(counts.shape[0], seed)
     started = time.process_time()
     with threadpool_limits(1):
-        listed = METHODS[method][0](split.fitted, embeddings[~held_out], n_topics, seed)
+        listed = METHODS[method][0](split.fitted, embeddings[fitted], n_topics, seed)
     seconds = time.process_time() - started
     return {**scores_of(split, listed), "topics": len(listed), "seconds": seconds}
 

@@ -169,10 +169,8 @@ def scheduled(counts: sparse.csr_array, start: Arrays, seed: int, method: str, s
     """The steps of ``polish`` in memory, in one thread: plain, relaxed or drawn."""
     started = time.process_time()
     common = np.asarray(counts.sum(axis=0), np.float64).ravel()
-    topics, longest = (
-        first_topics(start["word_topic"], common / common.sum()),
-        longest_document(*log_lengths(counts)),
-    )
+    topics = first_topics(start["word_topic"], common / common.sum())
+    longest = longest_document(*log_lengths(counts))
     draws = document_draws("quality", counts.shape[0], SAMPLE_DRAW, seed)
     planned = plan_steps(counts.nnz, DRAWN_DOCUMENTS if method == "drawn" else 0, steps)
     for n, step in enumerate(planned):
@@ -293,13 +291,7 @@ def main(
     processes: int, minutes: float, picture: bool, quick: bool, only_kept: bool,
 ) -> None:  # fmt: skip
     if quick:
-        corpora, words, topics, seeds, methods = (
-            (f"nips={NIPS}",),
-            300,
-            [5],
-            2,
-            ["polished", "plain", "annealed"],
-        )
+        corpora, words, topics, seeds, methods = (f"nips={NIPS}",), 300, [5], 2, [*QUICK]
     if unknown := {*methods} - STEPS.keys():
         raise click.UsageError(f"unknown methods {', '.join(unknown)}; there are {', '.join(STEPS)}")
     results = Results(out / "cells")

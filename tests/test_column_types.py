@@ -265,7 +265,7 @@ def test_values_of_another_type_come_late(
 ) -> None:
     if small_batches:
         monkeypatch.setattr(limits, "BATCH_BYTES", 3000)
-        monkeypatch.setattr("streaming_jsmf.ingestion.files.BATCH", 40)
+        monkeypatch.setattr("streaming_jsmf.ingestion.in_memory.BATCH", 40)
     rows = [
         {
             "id": i,

@@ -341,7 +341,7 @@ def test_a_lazy_table_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_list_of_paths_causes_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming_jsmf.ingestion.files.BATCH", 2)
+    monkeypatch.setattr("streaming_jsmf.ingestion.in_memory.BATCH", 2)
     paths = [str(tmp_path / f"{number}.txt") for number in range(3)]
     for path in paths:
         Path(path).write_text("ant bee cat")

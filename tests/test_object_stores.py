@@ -29,7 +29,7 @@ from streaming_jsmf import ScanSettings, corpus_from_matrix, open_moments, scan
 from streaming_jsmf.corpus import footer, open_corpus
 from streaming_jsmf.corpus.units import list_units, read_block
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.ingestion.files import located
+from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.readers.listing import list_files
 from streaming_jsmf.jobs import run as jobs_run
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult

@@ -18,6 +18,11 @@ from streaming_jsmf.evaluation.coherence import distinct_share, npmi
 HELD_OUT = 5
 
 
+def is_held_out(n_documents: int, seed: int = 0) -> NDArray[np.bool_]:
+    """Whether each document is held out: every fifth is, beginning elsewhere for each seed."""
+    return np.arange(n_documents) % HELD_OUT == HELD_OUT - 1 - seed % HELD_OUT
+
+
 @dataclass(frozen=True)
 class Split:
     """Counts (documents x words, CSR, int32) of fitted and held-out documents."""
@@ -27,8 +32,8 @@ class Split:
 
     @classmethod
     def of(cls, counts: sparse.csr_array, seed: int = 0) -> Split:
-        """Every fifth document is held out, beginning elsewhere for each seed."""
-        held_out = np.arange(counts.shape[0]) % HELD_OUT == HELD_OUT - 1 - seed % HELD_OUT
+        """Split documents as ``is_held_out``."""
+        held_out = is_held_out(counts.shape[0], seed)
         return cls(counts[~held_out], counts[held_out])
 
 

@@ -15,7 +15,7 @@ from streaming_jsmf.corpus.manifest import PHRASES, Json
 from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, StreamingJSMFError, option
 from streaming_jsmf.fingerprint import fingerprint
-from streaming_jsmf.ingestion.files import located
+from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.ingest import run_ingest
 from streaming_jsmf.ingestion.job import Ingest
 from streaming_jsmf.ingestion.plan import plan_ingest

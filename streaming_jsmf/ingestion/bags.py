@@ -23,7 +23,8 @@ from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.corpus.totals import ranges_of_ids, summed
 from streaming_jsmf.corpus.vocabulary import used_counts
 from streaming_jsmf.ingestion.columns import ColumnSummary, summarize
-from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units, save_bad
+from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units
+from streaming_jsmf.ingestion.losses import save_bad
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit
 from streaming_jsmf.ingestion.repeats import (
     KEY,

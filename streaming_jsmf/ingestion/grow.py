@@ -28,9 +28,11 @@ from streaming_jsmf.corpus.vocabulary import WordCounts
 from streaming_jsmf.corpus.write import Origin, finish_directory
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.fingerprint import fingerprint
-from streaming_jsmf.ingestion.files import FILES_NAME, Grown, located, of_paths
+from streaming_jsmf.ingestion.files import FILES_NAME, Grown, of_paths
+from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.ingest import run_ingest
-from streaming_jsmf.ingestion.job import Ingest, NothingLeftError, warn_of_losses
+from streaming_jsmf.ingestion.job import Ingest
+from streaming_jsmf.ingestion.losses import NothingLeftError, warn_of_losses
 from streaming_jsmf.ingestion.plan import plan_ingest
 from streaming_jsmf.ingestion.tokens.stop_words import LANGUAGES, NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
@@ -95,9 +97,8 @@ class _Known:
             for number in range(file.num_row_groups):
                 table = file.read_row_group(number, use_threads=False)
                 columns = {name: table.column(name).combine_chunks() for name in table.column_names}
-                bags = checked_bags(
-                    columns["ids"], columns["counts"], self.corpus.n_words, Place(path, number)
-                )
+                place = Place(path, number)
+                bags = checked_bags(columns["ids"], columns["counts"], self.corpus.n_words, place)
                 rest = {name: values for name, values in columns.items() if name not in OWN_COLUMNS}
                 yield Documents(*bags, columns["document_id"], rest)
 
@@ -190,6 +191,7 @@ def _as_before(request: IngestRequest, known: _Known, source: str) -> IngestRequ
         raise InputError(f"{root}: its words were stemmed except for a list, which is not stored; fit again")
     rules = {key: settings[key] for key in _DOCUMENTS if settings.get(key) is not None}
     is_spec = source.lower().endswith(".toml")
+    quarantined = "quarantine" in (request.on_bad_record, made.get("on_bad_record"))
     return replace(
         request,
         reader=None if is_spec else request.reader or settings["reader"],  # type: ignore[arg-type]
@@ -197,9 +199,7 @@ def _as_before(request: IngestRequest, known: _Known, source: str) -> IngestRequ
         curation={**rules, "stop_words": ",".join(each for each in stop_words if each in LANGUAGES) or NONE},
         vocabulary=root,
         tokens_per_shard=made.get("tokens_per_shard"),
-        on_bad_record="quarantine"
-        if "quarantine" in (request.on_bad_record, made.get("on_bad_record"))
-        else "fail",
+        on_bad_record="quarantine" if quarantined else "fail",
     )
 
 
@@ -336,18 +336,18 @@ class _Growing:
             documents_changed=replaced,
             documents_removed=removed - replaced,
         )
-        dropped = [*manifest.dropped, *self.dropped]
         if settings.get(SINCE) != since or since == self.known.corpus.fingerprint:
             settings |= {**dict.fromkeys(CHANGES, 0), SINCE: since, NEW_WORDS: ""}
         settings |= {key: as_number(_number(self.read, key) + _number(settings, key)) for key in _READ}
-        settings |= {NEW_WORDS: self.read.get(NEW_WORDS, settings.get(NEW_WORDS))}
+        settings[NEW_WORDS] = self.read.get(NEW_WORDS, settings.get(NEW_WORDS))
         changes[NEW_TOKENS] += int(_number(self.read, NEW_TOKENS))
         if self.batch:
             changes["documents_added"] += self.batch.manifest.totals.documents
             changes["tokens_added"] += int(self.batch.manifest.totals.tokens)
+        dropped = [*manifest.dropped, *self.dropped]
         if removed:
-            why = "removed with their files, or replaced"
-            dropped.append(Dropped(step="removed", reason=why, documents=removed))
+            reason = "removed with their files, or replaced"
+            dropped.append(Dropped(step="removed", reason=reason, documents=removed))
         settings |= {key: as_number(_number(settings, key) + changes[key]) for key in CHANGES}
         request = {**manifest.request, "grown": fingerprint({"files": files.to_pydict()})}
         return Origin(_added_up(dropped), manifest.attribution, manifest.source, settings, request)

@@ -17,12 +17,11 @@ from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory,
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.bags import Contents, read_source
 from streaming_jsmf.ingestion.columns import choose_types
-from streaming_jsmf.ingestion.files import FILES_NAME, located
-from streaming_jsmf.ingestion.job import (
-    Column,
-    Ingest,
+from streaming_jsmf.ingestion.files import FILES_NAME
+from streaming_jsmf.ingestion.in_memory import located
+from streaming_jsmf.ingestion.job import Column, Ingest, Piece
+from streaming_jsmf.ingestion.losses import (
     NothingLeftError,
-    Piece,
     first_bad_record,
     losses_of_reading,
     losses_of_writing,

@@ -32,7 +32,8 @@ from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, Option, StoreError, option
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.ingestion.columns import kind_of_type
-from streaming_jsmf.ingestion.files import Location, SourceFiles
+from streaming_jsmf.ingestion.files import SourceFiles
+from streaming_jsmf.ingestion.in_memory import Location
 from streaming_jsmf.ingestion.job import Ingest
 from streaming_jsmf.ingestion.readers.base import BadRecords, Reader, Unit
 from streaming_jsmf.ingestion.readers.files import find_beside

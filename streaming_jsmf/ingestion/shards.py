@@ -19,7 +19,8 @@ from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter, write_task_sh
 from streaming_jsmf.corpus.vocabulary import word_ids
 from streaming_jsmf.ingestion.bags import piece_batches
 from streaming_jsmf.ingestion.columns import as_type
-from streaming_jsmf.ingestion.job import STEPS, Ingest, Piece, save_bad
+from streaming_jsmf.ingestion.job import Ingest, Piece
+from streaming_jsmf.ingestion.losses import STEPS, save_bad
 from streaming_jsmf.ingestion.readers.base import BadRecord, Batch, Unit
 from streaming_jsmf.ingestion.readers.records import passage_ids
 from streaming_jsmf.ingestion.repeats import REPEATED_ID, left_out

@@ -39,13 +39,13 @@ from streaming_jsmf.moments.store import Moments, read_store
 from streaming_jsmf.storage.lock import recover
 from streaming_jsmf.storage.paths import (
     StorePath,
-    child_names,
     exists,
     join,
     node_exists,
     normalize,
     store_path,
 )
+from streaming_jsmf.storage.replace import interrupted_in
 from streaming_jsmf.topics.edits import TopicEdits, read_edits
 from streaming_jsmf.topics.identity import Succession, started_from
 from streaming_jsmf.topics.infer import InferPlan
@@ -177,8 +177,7 @@ def update(
     execution = settings_of("execution", Execution, execution, options)
     settings = settings_of("settings", UpdateSettings, settings, options)
     root = fitted_path(model_path(model))
-    killed = [name[1:-4] for name in child_names(root, ".k=") if name.endswith((".new", ".old"))]
-    for place in (root, *(root / name for name in killed)):
+    for place in (root, *(root / name for name in interrupted_in(root, "k="))):
         recover(place)
     paths = models_at(root)
     first = read_model(paths[0], ())

@@ -73,7 +73,11 @@ class Executor:
         if told is None:
             dask.compute(tasks, **options)
         elif self.worker_threads is None:
-            ended = lambda _key, value, *_: told(*value) if isinstance(value, tuple) else None  # noqa: E731
+
+            def ended(_key: Any, value: Any, *_: Any) -> None:
+                if isinstance(value, tuple):
+                    told(*value)
+
             dask.compute(tasks, callbacks=[(None, None, None, ended, None)], **options)
         else:
             with listening(options["scheduler"], topic, told):

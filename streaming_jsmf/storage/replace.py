@@ -28,6 +28,7 @@ from streaming_jsmf.storage.paths import (
     ROOT,
     Place,
     StorePath,
+    child_names,
     file_exists,
     fsync_directory,
     is_free,
@@ -65,6 +66,12 @@ def _new(target: Place) -> Place:
 
 def _old(target: Path) -> Path:
     return target.with_name(f".{target.name}.old")
+
+
+def interrupted_in(folder: StorePath, prefix: str) -> list[str]:
+    """Names with a prefix of the results in a folder that a killed process was replacing."""
+    found = (re.fullmatch(r"\.(.+)\.(?:new|old)", name) for name in child_names(folder, f".{prefix}"))
+    return sorted({name[1] for name in found if name})
 
 
 def leftovers(target: Path) -> list[Path]:

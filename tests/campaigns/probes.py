@@ -3,9 +3,9 @@
 A probe writes the number of its mutant and the context (the test or the fixture, from the environment) when it is
 reached for the first time in a process. It writes at once, so that processes that are killed lose nothing.
 
-- Statements that are executed on import are reached by tests that call any function of the file or, if there is none,
-  of the files that import it.
-- Compiled functions have no probes: tests that reach a statement with a call of the function reach its statements.
+- A statement that is executed on import counts as reached by the tests that call a function of its file. If no test
+  calls one, it counts as reached by the tests that call a function of a file that imports it.
+- Compiled functions have no probes. Their statements count as reached by the tests that reach a call of the function.
 """
 
 from __future__ import annotations

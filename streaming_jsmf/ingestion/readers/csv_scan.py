@@ -33,10 +33,8 @@ GOOD, LITERAL, BLANK, BAD = 0, 1, 2, 3
 ENDLESS = 1 << 62
 _KEPT = 1000  # bytes that the quarantine keeps of a line that is too long
 _MOST_RECORDS = 1 << 18  # in a block
-_SAMPLED, _COMPARED = (
-    5000,
-    100,
-)  # records that show their number of fields, and the names of rows in the first one
+_SAMPLED = 5000  # records that show their number of fields
+_COMPARED = 100  # records that show whether the first field is the name of the row
 
 _SEPARATOR = b"\x1f"  # replaces a delimiter of several bytes, because Arrow takes only one
 
