@@ -6,6 +6,9 @@ import json
 import shutil
 import signal
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -87,6 +90,28 @@ def test_files_of_a_running_process_are_left_alone(tmp_path: Path) -> None:
         assert beside.exists()
     assert names(tmp_path) == {"t"}
     assert not is_left(target)
+
+
+def test_an_interrupt_removes_what_other_threads_still_write(tmp_path: Path) -> None:
+    beside = tmp_path / ".t.new"
+
+    def write_on() -> None:
+        # As Zarr's threads, which an interrupt of the main thread does not stop.
+        with suppress(FileNotFoundError):
+            for number in range(1000):
+                (beside / f"later-{number}").touch()
+                time.sleep(0.005)
+
+    def interrupted() -> None:
+        for number in range(5000):
+            (beside / f"first-{number}").touch()
+        pool.submit(write_on)
+        wait_until((beside / "later-0").exists, "the thread")
+        raise KeyboardInterrupt
+
+    with ThreadPoolExecutor(1) as pool, pytest.raises(KeyboardInterrupt), store_written(tmp_path / "t"):
+        interrupted()
+    assert not names(tmp_path)
 
 
 def test_a_replacement_that_fails_keeps_the_target(tmp_path: Path) -> None:

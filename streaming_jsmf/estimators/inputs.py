@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -43,7 +42,7 @@ from streaming_jsmf.storage.paths import (
     remove_trees,
     store_path,
 )
-from streaming_jsmf.storage.replace import remove_store
+from streaming_jsmf.storage.replace import remove_store, temporary_folder
 
 #: Arguments of scikit-learn's matrix validation.
 _MATRIX = {"accept_sparse": "csr", "ensure_non_negative": True}
@@ -340,11 +339,11 @@ def temporary_directory(scratch: str | Path | None) -> Iterator[StorePath]:
         finally:
             remove_trees(place)
         return
-    try:
-        directory = TemporaryDirectory(prefix="streaming-jsmf-", dir=scratch)
-    except OSError as error:
-        raise InputError(
-            f"scratch is {str(scratch)!r}, which is not writable ({error.strerror}); give another directory"
-        ) from error
-    with directory as name:
-        yield Path(name)
+    with ExitStack() as held:
+        try:
+            folder = held.enter_context(temporary_folder(scratch))
+        except OSError as error:
+            raise InputError(
+                f"scratch is {str(scratch)!r}, which is not writable ({error.strerror}); give another directory"
+            ) from error
+        yield folder

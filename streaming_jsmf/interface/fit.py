@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -36,6 +35,7 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.storage.paths import StorePath, exists, node_exists, store_path
+from streaming_jsmf.storage.replace import temporary_folder
 from streaming_jsmf.storage.results import Found, Wanted
 from streaming_jsmf.topics.infer import InferPlan
 from streaming_jsmf.topics.polish import polish_model, polished_fingerprint
@@ -231,7 +231,7 @@ def fit(
         if path is None:
             if several:
                 raise InputError("models of several numbers of topics need a path: the directory of all")
-            path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streaming-jsmf-"))) / "model"
+            path = stack.enter_context(temporary_folder()) / "model"
         shown = combine(stack.enter_context(progress_shown(progress)), listener)
         target = store_path(path, "a model")
         plan = _plan(

@@ -12,11 +12,12 @@ import json
 import os
 import re
 import shutil
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 
 from upath import UPath
 
@@ -48,6 +49,9 @@ OF_A_WRITER = re.compile(rf"\..+\.{PASSING}|.+\.partial")
 
 #: Names of the files that a result behind a URL keeps from the one that it replaces.
 KEPT = ".kept"
+
+#: Seconds before a directory is removed again, to which other threads still wrote.
+PAUSES = (0.01, 0.05, 0.2, 1.0)
 
 #: Files of corpora, directories of topic shares, and partial results in a store, relative to their root.
 _OF_A_RESULT = re.compile(
@@ -98,10 +102,17 @@ def clear_leftovers(target: Path) -> list[Path]:
 
 
 def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
+    if not path.is_dir() or path.is_symlink():
         path.unlink(missing_ok=True)
+        return
+    # After an interrupt, Zarr's threads finish the operations that they have begun.
+    for seconds in PAUSES:
+        with suppress(OSError):
+            shutil.rmtree(path)
+        if not os.path.lexists(path):
+            return
+        time.sleep(seconds)
+    shutil.rmtree(path)
 
 
 def require_outside(target: Path) -> None:
@@ -262,8 +273,8 @@ def file_written(target: StorePath, *, overwrite: bool = False) -> Iterator[Path
         return
     if not overwrite and file_exists(target):
         raise _made_meanwhile(target)
-    with TemporaryDirectory(prefix="streaming-jsmf-") as folder:
-        made = Path(folder, target.name)
+    with temporary_folder() as folder:
+        made = folder / target.name
         yield made
         put_files([(made, target)])
 
@@ -278,9 +289,21 @@ def _renamed(beside: Path, target: Path, *, overwrite: bool) -> Iterator[None]:
             raise _made_meanwhile(target)
         put_in_place(beside, place)
     except BaseException:
-        if os.path.lexists(beside):
-            _remove(beside)
+        # Report the original error, not one of the cleanup.
+        with suppress(OSError):
+            if os.path.lexists(beside):
+                _remove(beside)
         raise
+
+
+@contextmanager
+def temporary_folder(parent: str | Path | None = None, prefix: str = "streaming-jsmf-") -> Iterator[Path]:
+    """Yield an empty local directory, which is removed at the end."""
+    folder = Path(mkdtemp(prefix=prefix, dir=parent))
+    try:
+        yield folder
+    finally:
+        _remove(folder)
 
 
 @contextmanager
@@ -290,8 +313,8 @@ def temporary_place(near: StorePath | None) -> Iterator[StorePath]:
         if near is not None:
             near.parent.mkdir(parents=True, exist_ok=True)
         prefix = "streaming-jsmf-" if near is None else f".{near.name}.source-"
-        with TemporaryDirectory(prefix=prefix, dir=near and near.parent) as folder:
-            yield Path(folder)
+        with temporary_folder(near and near.parent, prefix) as folder:
+            yield folder
         return
     place = near.with_name(f".{near.name}.source-{uuid.uuid4().hex}")
     try:
