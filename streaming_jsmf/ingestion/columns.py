@@ -181,7 +181,9 @@ KINDS: dict[str, Kind] = {
     "whole numbers": Kind(
         pa.int64(), f"{_WHOLE}(?:[.]0+)?$", lambda each, _: each.cast("double").cast("int64")
     ),
-    "whole days": Kind(DAY, f"^{_ISO}[T ]00:00(?::00(?:[.]0+)?)?$", lambda each, _: each.cast(TIME).cast(DAY)),
+    "whole days": Kind(
+        DAY, f"^{_ISO}[T ]00:00(?::00(?:[.]0+)?)?$", lambda each, _: each.cast(TIME).cast(DAY)
+    ),
 }
 
 
