@@ -356,15 +356,6 @@ def test_given_anchors_that_say_the_same_are_refused() -> None:
         low_rank_anchor_words(y, y @ y.sum(axis=0), EVERYWHERE, AnchorRules(given=[[0], [1]]))
 
 
-def test_a_string_is_a_word_and_not_its_letters() -> None:
-    assert InferSettings(3, anchor_words=["god", ("car", "engine")]).anchor_words == (
-        ("god",),
-        ("car", "engine"),
-    )
-    with pytest.raises(InputError, match="anchor_words is 'god'"):
-        InferSettings(3, anchor_words="god")
-
-
 def test_guided_topics_leave_out_words_that_cannot_serve(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -416,22 +407,6 @@ def test_the_command_line_takes_a_list_and_a_file(moments: Moments, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("options", "line"),
-    [
-        (("--anchor-words", "word0003,nothing"), "'nothing' is not in the vocabulary"),
-        (("--anchor-words", "word0003,,word0001"), "'word0003,,word0001'"),
-        (("--anchor-words", "word0003,word0003"), "'word0003' twice"),
-        (("--anchor-words", ",".join(["word0003"] * 50)), "--anchor-words has 50 entries"),
-    ],
-)
-def test_wrong_options_end_in_one_line(
-    moments: Moments, tmp_path: Path, invoke: Command, options: tuple[str, ...], line: str
-) -> None:
-    refused(invoke("infer", moments.path, tmp_path / "m", "--topics", 5, *options), 2, line)
-    assert not (tmp_path / "m").exists()
-
-
-@pytest.mark.parametrize(
     ("content", "line"), [(b"# nothing\n", "the file has no words"), (b"\xff\xfe", "cannot be read as UTF-8")]
 )
 def test_a_bad_file_of_words_is_refused(content: bytes, line: str, tmp_path: Path, invoke: Command) -> None:
@@ -453,14 +428,6 @@ def test_every_method_makes_a_model_and_records_itself(
         assert model.metrics["reconstruction_error"] <= plain.metrics["reconstruction_error"] + 1e-9
     with pytest.raises(InputError, match="one of"):
         InferSettings(5, **dict.fromkeys(options, "else"))
-
-
-def test_a_whole_number_is_the_same_setting_as_an_integer(
-    moments: Moments, tmp_path: Path, invoke: Command
-) -> None:
-    first = infer(moments, tmp_path / "m", 5, anchor_min_df=2)
-    assert invoke("infer", moments.path, tmp_path / "m", "--topics", 5, "--anchor-min-df", 2).code == 0
-    assert read_model(tmp_path / "m").provenance["fingerprint"] == first.provenance["fingerprint"]
 
 
 # -- Anchors of drawn documents: the default finds topics about as well as the planted anchors do --
@@ -519,20 +486,6 @@ def test_words_of_one_document_are_not_anchors_and_do_no_harm(tmp_path: Path) ->
         if number < 2:
             # The shrinkage alone keeps them from being anchors.
             assert (arrays["anchors"] >= 40).all()
-
-
-def test_more_topics_than_the_corpus_carries_end_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    # Three kinds of documents, over and over: C has no more than three positive eigenvalues.
-    kinds = np.random.default_rng(0).integers(1, 9, (3, 30)) * (np.arange(30) % 3 == np.arange(3)[:, None])
-    corpus = write_corpus(tmp_path / "corpus", np.tile(kinds, (100, 1)))
-    assert (np.linalg.eigvalsh(reference.cooccurrence(np.tile(kinds, (100, 1)))) > 1e-9).sum() == 3
-    assert run(["fit", str(corpus), str(tmp_path / "model"), "--topics", "5"]) == 2
-    error = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
-    assert len(error) == 1
-    assert "3" in error[0]
-    assert "--topics" in error[0]
 
 
 # -- SoftClique against all cliques, and what it promises about its searches --

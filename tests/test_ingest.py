@@ -572,19 +572,6 @@ def test_rows_of_the_quarantine_count_from_the_start_of_the_file(
     assert [row["document_id"] for row in rows_of(corpus)] == good
 
 
-def test_documents_without_ids_are_numbered_over_all_units(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("streaming_jsmf.ingestion.readers.base.limits.UNIT_BYTES", 100)
-    (tmp_path / "in").mkdir()
-    for name in "ab":
-        lines = [json.dumps({"text": f"word{i} is here"}) for i in range(20)]
-        lines[4] = "bad"
-        (tmp_path / "in" / f"{name}.jsonl").write_text("\n".join(lines))
-    corpus = make(tmp_path / "in", tmp_path / "out", on_bad_record="quarantine")
-    assert [row["document_id"] for row in rows_of(corpus)] == [i for i in range(40) if i not in (4, 24)]
-
-
 @pytest.mark.parametrize("policy", ["fail", "quarantine"])
 def test_nothing_is_left_of_a_source_without_a_good_record(policy: Any, tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"

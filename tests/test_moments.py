@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import xarray as xr
 import zarr
 from dask.sizeof import sizeof
 from hypothesis import given, settings
@@ -128,22 +127,6 @@ def test_the_order_of_shards_changes_rounding_only(documents: Planted, tmp_path:
     assert yy_error(half(a, 5), half(b, 5)) < 0.003
     # The bits do differ, or the comparison would say nothing about folding in another order.
     assert a.digests()["basis"] != b.digests()["basis"]
-
-
-def test_the_store_is_zarr_that_xarray_reads_and_keeps_parts_and_last_folds(
-    corpus_path: Path, tmp_path: Path
-) -> None:
-    moments = scanned(corpus_path, tmp_path / "m", ScanSettings(max_topics=5))
-    data = xr.open_zarr(str(tmp_path / "m"), consolidated=False)
-    assert data["eigenvectors"].dims == ("word", "eigenpair")
-    assert float(data["row_sum"].sel(word="word0003")) == moments.row_sum[3]
-    kept = [p.name for p in sorted((tmp_path / "m" / "partials").iterdir()) if p.is_dir()]
-    assert [name.rpartition("-")[0].rpartition("-")[0] for name in kept] == [
-        "projection-fold",
-        "range-fold",
-        "range-part",
-    ]
-    assert kept[1].startswith(f"range-fold-{moments.order.total}")
 
 
 def test_projected_memory_grows_by_the_documents_alone(documents: Planted, tmp_path: Path) -> None:
@@ -646,16 +629,3 @@ def test_empty_documents_at_every_place_are_rows_of_zeros(tmp_path: Path) -> Non
     corpus = open_corpus(directory)
     blocks = vstack(list(iter_blocks(list_units(corpus), 2))).toarray()
     np.testing.assert_array_equal(blocks, [[0, 0], [1, 2], [0, 0], [3, 0], [0, 0]])
-
-
-def test_a_damaged_page_is_named(tmp_path: Path) -> None:
-    directory = bad_corpus(tmp_path / "c", GOOD_IDS, GOOD_COUNTS)  # type: ignore[arg-type]
-    corpus = open_corpus(directory)
-    units = list_units(corpus)
-    path = directory / "a.parquet"
-    data = bytearray(path.read_bytes())
-    start = pq.ParquetFile(path).metadata.row_group(1).column(0).data_page_offset
-    data[start : start + 20] = b"\xff" * 20
-    path.write_bytes(bytes(data))
-    with pytest.raises(StoreError, match=r"a\.parquet"):
-        list(iter_blocks(units, 3))

@@ -216,7 +216,7 @@ def test_rows_outside_the_window_are_not_laid_out(open_report: Open) -> None:
     assert [seen(0), seen(19)] == [True, False]
     shown.page.locator('th[data-column="topic"] button').click()
     # The page forbids eval, with which wait_for_function polls.
-    for _ in range(50):
+    for _ in range(10 * PATIENCE):
         if seen(19):
             break
         shown.page.wait_for_timeout(100)

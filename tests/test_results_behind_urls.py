@@ -292,18 +292,6 @@ def test_texts_are_fitted_to_a_url(
 
 
 @pytest.mark.slow
-def test_numbers_of_topics_are_compared_behind_a_url(memory: str, local: Path, tmp_path: Path) -> None:
-    for place in (memory, str(tmp_path)):
-        line = ("choose-k", local / "model.corpus", "--topics", "3,5", "--out", f"{place}/compared", "--json")
-        first = printed(*line, "--replicas", 1)
-        assert printed(*line, "--replicas", 1) == first
-    page = fsspec.filesystem("memory").cat_file(f"{memory}/compared/choose-k.html")
-    assert page == (tmp_path / "compared/choose-k.html").read_bytes()
-    for k in (3, 5):
-        same_models(f"{memory}/compared/k={k}", tmp_path / f"compared/k={k}")
-
-
-@pytest.mark.slow
 def test_estimators_keep_batches_and_scratch_behind_a_url(memory: str, tmp_path: Path) -> None:
     counts = planted(M, N, K, length=40, seed=11).counts
     found = []

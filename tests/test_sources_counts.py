@@ -283,15 +283,6 @@ def test_both_parsers_accept_spaces_and_leading_zeros(monkeypatch, tmp_path, lin
         assert rows_of(Read(docword_file(tmp_path, lines))) == TRUTH
 
 
-def test_lines_of_an_earlier_document_are_quarantined(tmp_path):
-    source = docword_file(tmp_path, ["3", "5", "5", "1 1 1", "2 1 1", "1 2 1", "1 3 1", "3 1 1"])
-    for size in (6, 18, 8 << 20):
-        with small_blocks(size, 10):
-            read = Read(source, "quarantine")
-        assert [record for _, _, record in read.bad] == [b"1 2 1", b"1 3 1"]
-        assert read.bags == [{"ant": 1}] * 3
-
-
 @pytest.mark.parametrize("said", [4, 6])
 def test_a_wrong_number_of_lines_in_the_header(tmp_path, said):
     source = docword_file(tmp_path, [*DOCWORD[:2], str(said), *DOCWORD[3:]])

@@ -24,10 +24,8 @@ from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.tensor import (
     BasisMoments,
-    CubeSum,
     TensorSums,
     basis_moments,
-    packed_size,
     tensor_sums,
 )
 from streaming_jsmf.moments.changes import Changes
@@ -181,19 +179,6 @@ def test_no_documents_have_no_weight() -> None:
     for sums in (nothing, short):
         assert (sums.n_documents, sums.total_weight) == (0, 0.0)
         assert all(np.all(np.asarray(values) == 0) for values in vars(sums).values())
-
-
-def test_packing_keeps_a_symmetric_tensor() -> None:
-    rng = np.random.default_rng(7)
-    rows, weights = rng.standard_normal((6, 50)), rng.standard_normal(50)
-    total = CubeSum(6, np.float64)
-    total.add_cubes(np.ascontiguousarray(rows.T), weights)
-    packed = total.packed()
-    assert packed.shape == (packed_size(6),)
-    exact = np.einsum("in,jn,kn,n->ijk", rows, rows, rows, weights)
-    np.testing.assert_allclose(unpacked(packed, 6), exact, atol=1e-12)
-    assert packed[1] == pytest.approx(exact[0, 0, 1])
-    assert unpacked(np.zeros(0), 0).shape == (0, 0, 0)
 
 
 def test_changes_of_basis_and_products_of_vectors() -> None:
