@@ -11,11 +11,8 @@ import csv
 import inspect
 import json
 import re
-import shutil
-import signal
 import sys
 import tempfile
-import tomllib
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,15 +21,12 @@ from unittest.mock import patch
 
 import click
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 import scipy.sparse as sp
 import zarr
 
 import streaming_jsmf as sj
 from tests.outcomes import called, printed, run
-from tests.processes import command, started, wait_for
 from tests.readers import BY_NAME, FORMATS, documents
 
 RECORDED = Path(__file__).with_name("features.json")
@@ -105,38 +99,6 @@ def _default(option: click.Option, context: click.Context) -> list[str]:
     return [f"default {shown[0]}" if literal else "default described"] * len(shown)
 
 
-def exit_codes(folder: Path) -> Found:
-    """Exit codes for success, wrong input, a damaged store and signals."""
-    damaged = folder / "damaged"
-    shutil.copytree(folder / "moments", damaged)
-    chunk = next(path for path in sorted((damaged / "row_sum").rglob("*")) if path.parent.name == "c")
-    chunk.write_bytes(b"x" * chunk.stat().st_size)
-    yield "done", str(called("--version").code)
-    yield "unknown option", str(called("scan", "--nonsense").code)
-    yield "nothing there", str(called("info", folder / "nowhere").code)
-    yield "damaged store", str(called("infer", damaged, folder / "none", "--topics", 3).code)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        log = folder / f"{number.name}.log"
-        size = (
-            "--documents",
-            10**7,
-            "--vocabulary-size",
-            100,
-            "--topics",
-            3,
-            "--documents-per-shard",
-            10_000,
-        )
-        line = command(
-            "simulate", folder / number.name, *size, "--scheduler", "synchronous", "--log-json", log
-        )
-        with started(line) as process:
-            wait_for(process, log.exists)
-            process.send_signal(number)
-            code = process.wait()
-        yield number.name, str(code if code >= 0 else 128 - code)
-
-
 # Python
 
 #: Classes with public fields but no public methods.
@@ -193,22 +155,6 @@ def estimators(_folder: Path) -> Found:
         yield f"{kind.__name__} conventions", [name for name in CONVENTIONS if hasattr(made, name)]
         made.fit(counts)
         yield f"{kind.__name__} fitted", [name for name in dir(made) if re.fullmatch(r"[a-z]\w*[^_]_", name)]
-
-
-def in_memory(folder: Path) -> Found:
-    texts = ["red green blue"] * 8
-    sources = {
-        "list of texts": texts,
-        "generator of texts": (text for text in texts),
-        "list of dicts": [{"text": text} for text in texts],
-        "pandas.DataFrame": pd.DataFrame({"text": texts}),
-        "pandas.Series": pd.Series(texts),
-        "pyarrow.Table": pa.table({"text": texts}),
-        "numpy array of texts": np.array(texts),
-    }
-    request = sj.IngestRequest(preset="papers", curation={"min_tokens": 0, "min_distinct_words": 0})
-    for number, (name, source) in enumerate(sources.items()):
-        yield name, str(sj.ingest(source, folder / f"of-memory-{number}", request).n_documents)
 
 
 # Sources
@@ -367,14 +313,8 @@ def _answers(model: Path, folder: Path, log: Sequence[object]) -> Found:
 # The list
 
 
-def package(_folder: Path) -> Found:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    for name in ("scripts", "optional-dependencies", "entry-points"):
-        yield name, sorted(project[name])
-
-
 def features() -> Features:
-    made = (command_line, python_names, estimators, in_memory, readers, outputs, exit_codes, package)
+    made = (command_line, python_names, estimators, readers, outputs)
     with tempfile.TemporaryDirectory() as folder:
         return {
             f"{function.__name__.replace('_', ' ')}: {name}": value

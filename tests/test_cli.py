@@ -434,18 +434,6 @@ REFUSED: list[tuple[str, ...]] = [
     ("scan {corpus} {new} SMALL --memory 100MiB", "MiB and --memory allows 100.00 MiB"),
     ("scan {corpus} {new} SMALL --scheduler tcp://127.0.0.1:1", "at tcp://127.0.0.1:1"),
     *(
-        (f"{verb} {{{taken}}} --topics 3", f"{{{taken}}}", "exists already")
-        for verb in ("fit {corpus}", "infer {moments}")
-        for taken in ("file", "directory", "model")
-    ),
-    *(
-        (
-            f"fit {{corpus}} {{{taken}}} --topics 3 --overwrite SCAN",
-            f"{{{taken}}}: exists already and is not a model",
-        )
-        for taken in ("file", "directory")
-    ),
-    *(
         (command, f"{{{kind}}}", "moments store")
         for kind in ("file", "directory", "model")
         for command in (f"scan {{corpus}} {{{kind}}} SMALL", f"infer {{{kind}}} {{new}} --topics 3")

@@ -188,8 +188,6 @@ def test_records_in_files_of_any_name(
     assert open_corpus(tmp_path / "c").n_documents == 12
 
 
-
-
 @pytest.mark.parametrize(
     ("name", "content", "parts"),
     [

@@ -323,19 +323,6 @@ def test_bad_headers(tmp_path, kind, lines, reason):
     assert (read.bags, [row for row, _, _ in read.bad]) == ([], [None])
 
 
-def test_batches_are_bounded(tmp_path):
-    n = 60_000
-    lines = [f"{i // 4 + 1} {i % 4 + 1} 1" for i in range(n)]
-    source = docword_file(tmp_path, [str(n // 4), "5", str(n), *lines])
-    with small_blocks(10_000, 1_000_000):
-        sizes = [len(batch.codes) for batch in Read(source).batches]
-    assert len(sizes) > 50
-    assert max(sizes) < 2500
-    source = npz_file(tmp_path, np.ones((1000, 5), np.int64))
-    with small_blocks(10_000, 100):
-        assert max(len(batch.codes) for batch in Read(source).batches) <= 100
-
-
 def test_files_share_one_vocabulary(tmp_path):
     files = tuple(str(put_lines(tmp_path / f"docword.{name}.txt", DOCWORD)) for name in "ab")
     for name in "ab":

@@ -214,23 +214,6 @@ def test_a_file_without_the_text_or_the_id_is_refused(tmp_path, kind, column):
     assert read.words == ["a"]
 
 
-@pytest.mark.parametrize("kind", ["parquet", "jsonl", "csv"])
-def test_missing_columns(tmp_path, kind):
-    row, path = {"text": "a", "ids": 1, "a\nb": 2, "id": "x"}, tmp_path / f"a.{kind}"
-    if kind == "parquet":
-        put_parquet(path, pa.Table.from_pylist([row]))
-    else:
-        header = ",".join(f'"{name}"' for name in row)
-        put(path, f"{header}\na,1,2,x\n" if kind == "csv" else json.dumps(row) + "\n")
-    for options in ({"text": ("body",)}, {"id": "body"}, {"metadata": ("ids2", "body")}):
-        found = message(lambda options=options: texts(path, **options))
-        assert str(path) in found
-        assert "there is no column" in found
-        assert r"'a\nb'" in found
-    read = Read(texts(path, metadata=("a\nb",)))
-    assert (read.ids, [str(v) for v in read.metadata["a\nb"]]) == (["x"], ["2"])
-
-
 def test_repeated_and_invalid_column_names(tmp_path):
     twice = pa.Table.from_arrays(
         [pa.array(["a"]), pa.array(["b"]), pa.array(["c"])], names=["text", "m", "m"]
@@ -363,19 +346,6 @@ def test_bad_elements_of_an_array(tmp_path):
             (i, elements[i].encode("latin-1")) for i in (1, 2, 4)
         ]
     assert "byte 13 of the element is not UTF-8" in read.bad[-1][1]
-
-
-@pytest.mark.parametrize(
-    ("kind", "first", "blank", "words"),
-    [("jsonl", '{"text": "a"}\n', "\n \n", ["a"]), ("csv", "text,id\n", "\n", [])],
-)
-def test_files_without_records(tmp_path, kind, first, blank, words):
-    good, blank = put(tmp_path / f"a.{kind}", first), put(tmp_path / f"c.{kind}", blank)
-    found = message(lambda: texts(blank))
-    assert f"{blank}: " in found
-    assert ("no JSON objects" if kind == "jsonl" else "empty") in found
-    read = refused_by(texts(good, blank), f"{blank}: ", "the file is empty")
-    assert (read.words, rows_of(read.bad)) == (words, [None])
 
 
 # Files as documents
