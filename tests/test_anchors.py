@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.linalg import qr
-from scipy.stats import ortho_group
 
 from pipelines.common.matching import match_topics
 from streaming_jsmf import InferSettings, ScanSettings, fit, infer, open_model, scan
@@ -127,18 +126,6 @@ def test_law_is_aw_and_the_oracle_where_no_entry_is_negative(
     np.testing.assert_allclose(low.word_topic, slow.word_topic, atol=1e-8)
     np.testing.assert_allclose(low.topic_given_word, slow.topic_given_word, atol=1e-6)
     np.testing.assert_allclose(low.topic_topic, slow.topic_topic, rtol=1e-5)
-
-
-def test_topics_are_invariant_to_rotations_and_follow_the_words() -> None:
-    y, _, _ = separable(3)
-    u = row_sums(y)
-    found = low_rank_anchor_words(y, u, EVERYWHERE)
-    again = low_rank_anchor_words(y @ ortho_group.rvs(K, random_state=1), u, EVERYWHERE)
-    np.testing.assert_array_equal(found.anchors.words, again.anchors.words)
-    np.testing.assert_allclose(found.word_topic, again.word_topic, atol=1e-9)
-    order = np.random.default_rng(0).permutation(N)
-    shuffled = low_rank_anchor_words(y[order], u[order], EVERYWHERE)
-    assert match_topics(shuffled.word_topic, found.word_topic[order]).mean_l1 < 1e-8
 
 
 @RULES
@@ -316,17 +303,6 @@ def test_a_tandem_anchor_is_its_words_counted_as_one() -> None:
     for found in (full, low):
         np.testing.assert_allclose(found.word_topic, slow.word_topic, atol=1e-8)
         np.testing.assert_allclose(found.topic_topic, slow.topic_topic, rtol=1e-6)
-
-
-def test_words_of_one_topic_as_a_tandem_anchor_recover_exact_topics() -> None:
-    # Topics of disjoint words: every word is an anchor, and any mean of the words of a topic is its vertex.
-    b = np.kron(np.eye(4), np.ones((5, 1)) / 5)
-    a = np.full((4, 4), 0.02) + np.diag([0.1, 0.2, 0.16, 0.22])
-    y = b @ np.linalg.cholesky(a)
-    rules = AnchorRules(given=[[0, 1, 4], [5, 9], [12], [15, 16, 17, 18, 19]])
-    found = low_rank_anchor_words(y, y @ y.sum(axis=0), np.full(20, 50), rules)
-    np.testing.assert_allclose(found.word_topic, b, atol=1e-10)
-    np.testing.assert_allclose(found.topic_topic, a, atol=1e-10)
 
 
 def test_given_words_may_be_rare_and_those_without_mass_are_left_out() -> None:
@@ -525,13 +501,6 @@ def test_most_searches_end_in_the_lightest_clique() -> None:
         lightest.append(oracle.lightest_clique(C, 3, allowed))
     reached = np.isclose(weights, lightest, atol=1e-12)
     assert reached.mean() > 0.8
-
-
-def test_a_planted_clique_is_found() -> None:
-    C = graph(60, 5, 0.0) + 0.1
-    planted = [3, 17, 40, 41, 58]
-    C[np.ix_(planted, planted)] = 1e-4
-    np.testing.assert_array_equal(search(C, 5, np.ones(60, dtype=bool))[0].words, planted)
 
 
 def test_ties_go_to_the_lowest_ids_whatever_the_start() -> None:

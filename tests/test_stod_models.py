@@ -27,7 +27,6 @@ from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.jobs.events import Event, Iteration
 from streaming_jsmf.moments.store import Moments, open_moments
 from streaming_jsmf.simulation import simulate_lda
-from streaming_jsmf.simulation.truth import read_truth
 from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.parameters import STOD_VARIABLES
 from streaming_jsmf.topics.store import Model, read_model, write_model
@@ -390,17 +389,3 @@ def test_a_model_alone_gives_what_its_moments_allow(folder: Path) -> None:
     assert "engine lr-jsmf" in shown["missing"]["stability"]
     assert shown["certificates"]["topics_found"] == SIMULATED_K
     assert shown["warnings"] == []
-
-
-def test_corpus_and_truth_add_their_metrics(folder: Path) -> None:
-    corpus, model = folder / "corpus", folder / "model"
-    before = shown_by("topics", model)
-    shown = shown_by("evaluate", model, "--corpus", corpus, "--truth", corpus)
-    assert shown["corpus"]["training"] is True
-    assert {name for name, value in shown["metrics"].items() if value is None} == LACKING | {"stability"}
-    expected = match_topics(read_model(model).arrays["word_topic"], read_truth(corpus).word_topic).mean_l1
-    assert shown["metrics"]["recovery_error"] == pytest.approx(expected)
-    assert expected < 0.25
-    assert all("anchor" not in topic for topic in shown["topics"])
-    after = shown_by("topics", model)
-    assert [row["prominent"] for row in after] == [row["prominent"] for row in before]
