@@ -383,11 +383,22 @@ def test_the_command_line_takes_a_list_and_a_file(moments: Moments, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("content", "line"), [(b"# nothing\n", "the file has no words"), (b"\xff\xfe", "cannot be read as UTF-8")]
+    ("words", "line"),
+    [
+        ("word0003,,word0001", "'word0003,,word0001'"),
+        ("word0003,word0003", "'word0003' twice"),
+        (",".join(f"word{number}" for number in range(6)), "--anchor-words has 6 entries"),
+        (b"# nothing\n", "the file has no words"),
+        (b"\xff\xfe", "cannot be read as UTF-8"),
+    ],
 )
-def test_a_bad_file_of_words_is_refused(content: bytes, line: str, tmp_path: Path, invoke: Command) -> None:
-    (tmp_path / "seeds").write_bytes(content)
-    refused(invoke("infer", "m", "n", "--topics", 5, "--anchor-words", tmp_path / "seeds"), 2, line)
+def test_bad_lists_of_words_are_refused(
+    words: str | bytes, line: str, tmp_path: Path, invoke: Command
+) -> None:
+    if isinstance(words, bytes):
+        (tmp_path / "seeds").write_bytes(words)
+    given = words if isinstance(words, str) else tmp_path / "seeds"
+    refused(invoke("infer", "m", "n", "--topics", 5, "--anchor-words", given), 2, line)
 
 
 @pytest.mark.parametrize("options", [{"anchors": "soft-clique"}, {"correlations": "refined"}])

@@ -214,6 +214,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 def test_every_verb_is_here() -> None:
     assert {command.name for command in COMMANDS} == VERBS.keys()
+    assert printed() == printed("--help")
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -528,7 +528,7 @@ def test_more_workers_than_cores_are_no_more_threads_of_the_inference(
         sj.infer(folder / "m.moments", tmp_path / "n", K, workers=0)
 
 
-@pytest.mark.parametrize("kind", [np.int64, np.uint8])
+@pytest.mark.parametrize("kind", [np.uint8, pytest.param(np.int64, marks=pytest.mark.slow)])
 def test_integers_of_numpy_are_integers(kind: Any, folder: Path, tmp_path: Path) -> None:
     moments, how = folder / "m.moments", {"workers": kind(1), "polish": False}
     model = sj.infer(moments, tmp_path / "i", kind(K), workers=kind(1), max_iterations=kind(20))
