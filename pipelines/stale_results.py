@@ -61,7 +61,7 @@ def main(folder: Path) -> None:
     for path in found:
         record = json.loads(path.read_text())
         if changed := changed_groups(record):
-            topics = since((record["commit"] or "").rstrip("+"))
+            topics = since(record["commit"] and record["commit"].rstrip("+"))
             name = path.relative_to(folder).with_suffix("")
             click.echo(
                 f"{name} ({record['commit']}), topics since then: {topics}; changed: {', '.join(changed)}"

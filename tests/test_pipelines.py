@@ -132,7 +132,7 @@ def test_a_stale_result_tells_how_topics_have_changed(
     monkeypatch.setattr(stale_results, "ROOT", tmp_path)
     monkeypatch.setattr(stale_results, "GOLDEN", "golden.json")
     assert (stale_results.since(older), stale_results.since(newer)) == ("0.2 (infer)", "same bits")
-    assert "unknown" in stale_results.since("")
+    assert "unknown" in stale_results.since(None)
 
 
 #: A checkout with one script. The package linalg imports its public name ``lazy`` on first use.
