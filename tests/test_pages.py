@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks import text_peers
+from benchmarks.peers import tables as peer_tables
 from pipelines import (
     example_topics,
     later_papers,
@@ -56,6 +58,8 @@ MAKERS: dict[str, Callable[[Rows], str]] = {
     **dict.fromkeys(("stod_table3_kos", "stod_table3_nips"), example_topics.table),
     "one_pass": one_pass.table,
     "quality": quality_tables.tables,
+    "peers/topics": partial(peer_tables.table, makes="topics"),
+    "peers/basis": partial(peer_tables.table, makes="basis"),
     "text_peers": text_peers.table,
     "later_papers": later_papers.tables,
     "fig4_groups": lambda rows: lr_jsmf_fig4.group_table(rows, (4, 5)),
@@ -71,7 +75,7 @@ def test_a_page_shows_the_numbers_of_its_results(page: Path) -> None:
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_the_tables_of_a_result_are_made_of_its_rows(name: str) -> None:
-    [path] = (RESULTS / name).glob("*.parquet")
+    [path] = RESULTS.glob(f"{name}.parquet" if "/" in name else f"{name}/*.parquet")
     text = MAKERS[name](pq.read_table(path).to_pylist())
     assert path.with_suffix(".md").read_text(encoding="utf-8").startswith(text)
 

@@ -8,10 +8,10 @@ imports are not (``benchmarks.peers.methods`` describes the methods). A cell is 
 writes the tables without them.
 
 Writes OUT/topics.md and OUT/basis.md, the same as Parquet, a record of their origin, and with --pictures
-OUT/quality.svg (quality against time) and OUT/time.svg (time against nonzeros). Values are medians over the seeds that
-were run; ``load`` is the number of processes that ran or waited on the machine meanwhile. The other libraries are in
-the extra ``bench``; a library that is not installed is reported and skipped, and a method that exceeds --longest has
-dashes. Compare ratios, not seconds.
+OUT/quality.svg (quality against time) and OUT/time.svg (time against nonzeros). Values are means and deviations over
+the seeds that were run; ``load`` is the number of processes that ran or waited on the machine meanwhile. The other
+libraries are in the extra ``bench``; a library that is not installed is reported and skipped, and a method that exceeds
+--longest has dashes. Compare ratios, not seconds.
 """
 
 from __future__ import annotations
