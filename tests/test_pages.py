@@ -100,6 +100,15 @@ def test_a_page_shows_the_numbers_of_its_results(page: Path) -> None:
     assert unknown_numbers(text) == []
 
 
+@pytest.mark.parametrize("name", ["reproduction", "reproduction_stod"])
+def test_the_first_table_of_reproduced_claims_has_no_empty_cell(name: str) -> None:
+    page = (RESULTS.parent / f"{name}.md").read_text(encoding="utf-8")
+    head, _, *rows = next(block for block in page.split("\n\n") if "| record |" in block).splitlines()
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    assert {len(row) for row in cells} == {head.count("|") - 1}
+    assert not {"", "-"} & {cell for row in cells for cell in row}
+
+
 @pytest.mark.parametrize("name", MAKERS)
 def test_the_tables_of_a_result_are_made_of_its_rows(name: str) -> None:
     [path] = RESULTS.glob(f"{name}.parquet" if "/" in name else f"{name}/*.parquet")
