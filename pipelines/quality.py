@@ -288,9 +288,7 @@ def rows_of(cells: Sequence[Cell], results: Results) -> Iterator[Row]:
     "--processes", default=1, show_default=True, help="Number of cells that are computed at a time."
 )
 @click.option("--minutes", default=1e9, help="Start no cell after this time.")
-@click.option(
-    "--picture/--no-picture", default=True, show_default=True, help="Draw the figure (requires matplotlib)."
-)
+@options.PICTURE
 @options.quick("300 words of the shipped corpus, without Gibbs sampling")
 @options.ONLY_KEPT
 def main(

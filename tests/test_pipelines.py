@@ -543,11 +543,12 @@ def test_a_script_runs_and_resumes_from_stored_results(name: str, tmp_path: Path
     assert sorted(tmp_path.rglob("cells/*")) == cells
 
 
+@pytest.mark.parametrize("script", [lr_jsmf_fig4, quality])
 def test_a_script_that_draws_is_refused_at_once_without_matplotlib(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    done = CliRunner().invoke(lr_jsmf_fig4.main, [str(tmp_path / "out"), "--quick"])
+    done = CliRunner().invoke(script.main, [str(tmp_path / "out"), "--quick"])
     assert (done.exit_code, "matplotlib" in done.output) == (2, True)
     assert not (tmp_path / "out").exists()
 
