@@ -125,7 +125,6 @@ def require_same_topics(folder: Path, before: Model) -> None:
 CHANGES: dict[str, tuple[dict[int, Rows | None], tuple[int, int, int]]] = {
     "a file is added": ({3: texts(30, 3)}, (30, 0, 0)),
     "a file has more": ({1: {**texts(60, 1), **texts(9, 7)}}, (9, 60, 0)),
-    "a file has less": ({1: texts(50, 1)}, (0, 50, 10)),
     "a file is gone": ({0: None}, (0, 0, 60)),
     "documents come again": ({3: {**texts(5, 0), **texts(20, 3)}}, (20, 5, 0)),
     "days without documents": ({1: {}, 3: {}}, (0, 0, 60)),
