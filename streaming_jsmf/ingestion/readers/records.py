@@ -65,6 +65,12 @@ _LARGEST_ID = 2**63 - 1
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
+def id_name(columns: Sequence[Any]) -> str | None:
+    """Return the likeliest column of ids by its name, ignoring case."""
+    known = {str(name).lower(): name for name in columns} | {name: name for name in columns}
+    return next((known[name] for name in ID_NAMES if name in known), None)
+
+
 class TextReader(Source):
     """Base of the readers of texts: a subclass yields records, and says which columns hold the text and the id.
 
@@ -303,7 +309,7 @@ class TextSource(RecordFiles, TextReader):
     def id_column(self) -> str | None:
         if self.options.id == NONE:
             return None
-        return self.options.id or next((name for name in ID_NAMES if name in self._names), None)
+        return self.options.id or id_name(self._names)
 
     @cached_property
     def _names(self) -> list[str]:
