@@ -58,6 +58,17 @@ def repeated(rows: Rows) -> str:
     return coherence_repetition.table([row for row in rows if row["change"] == "none"], "method")
 
 
+#: Metrics of the comparison of this package's own variants.
+OURS = (
+    "relative_recovery",
+    "relative_approximation",
+    "specificity_2021",
+    "dissimilarity",
+    "npmi",
+    "coherence",
+)
+
+
 #: How the tables of each result are made of its rows.
 MAKERS: dict[str, Callable[[Rows], str]] = {
     **dict.fromkeys(
@@ -71,6 +82,7 @@ MAKERS: dict[str, Callable[[Rows], str]] = {
     **dict.fromkeys(("softclique", "softclique_lda", "softclique_newsgroups"), softclique.coherence_table),
     **dict.fromkeys(("table1", "items_topics"), lr_jsmf_table1.table),
     **dict.fromkeys(("stod_table3_kos", "stod_table3_nips"), example_topics.table),
+    "ours": lambda rows: experiment.table(rows, OURS),
     "one_pass": one_pass.table,
     "quality": quality_tables.tables,
     "peers/topics": partial(peer_tables.table, makes="topics"),
