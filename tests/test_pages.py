@@ -89,7 +89,7 @@ MAKERS: dict[str, Callable[[Rows], str]] = {
     "peers/basis": partial(peer_tables.table, makes="basis"),
     "text_peers": text_peers.table,
     "later_papers": later_papers.tables,
-    **dict.fromkeys(("jsmf_kos", "jsmf_baskets", "jsmf_groceries"), drawn),
+    **dict.fromkeys(("jsmf_kos", "jsmf_baskets", "jsmf_groceries", "jsmf_ratings"), drawn),
     **dict.fromkeys(("fig4_nips", "fig4_un", "words_15000"), lr_jsmf_fig4.table),
     **dict.fromkeys(("convergence", "convergence_nips"), lr_jsmf_convergence.table),
     **dict.fromkeys(("coherence_repetition", "coherence_repetition_nips"), repeated),
