@@ -72,7 +72,17 @@ OURS = (
 #: How the tables of each result are made of its rows.
 MAKERS: dict[str, Callable[[Rows], str]] = {
     **dict.fromkeys(
-        ("fig3_nips", "fig3_more", "checked_rows", "palm", "items", "enn_authors", "guards", "no_guards"),
+        (
+            "fig3_nips",
+            "fig3_more",
+            "checked_rows",
+            "palm",
+            "palm_low_rank",
+            "items",
+            "enn_authors",
+            "guards",
+            "no_guards",
+        ),
         compared,
     ),
     **dict.fromkeys(
