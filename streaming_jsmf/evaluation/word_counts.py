@@ -22,7 +22,7 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import Partition, list_units
 from streaming_jsmf.evaluation.inputs import SKETCH_PROBES, sketch_probes
 from streaming_jsmf.inference.perplexity import Completer, Completion
-from streaming_jsmf.jobs.checkpoints import PartialResult, added
+from streaming_jsmf.jobs.checkpoints import PartialResult, SumReduction
 from streaming_jsmf.linalg.csr import (
     apply_gram,
     diagonal_excess,
@@ -115,8 +115,8 @@ def _with_values(counts: csr_array[Any], values: NDArray[Any]) -> csr_array[Any]
 
 
 @dataclass(frozen=True)
-class CountReduction:
-    """The sums of each partition, and how they are added, in manifest order; ``scheme`` gives the document weights.
+class CountReduction(SumReduction):
+    """The sums of each partition; ``scheme`` gives the document weights.
 
     These are ``pairs`` (P, P) int64, documents with both words, or with the word on the diagonal; float64 ``rows``
     (R, N) of C, ``sketch`` C G (N, s) and ``row_sum`` (N,), each times ``total_weight``; ``n_documents``,
@@ -143,10 +143,6 @@ class CountReduction:
                 completed = completed.merge(complete_whole(completer, known, inputs.threads))
         sums = accumulator.partial()
         return PartialResult(sums.arrays, {**sums.scalars, **asdict(completed)})
-
-    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        """Add integers exactly, and other numbers in float64."""
-        return added(folded, partial)
 
 
 def complete_whole(completer: Completer, block: csr_array[Any], threads: int | None = None) -> Completion:

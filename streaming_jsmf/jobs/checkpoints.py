@@ -127,28 +127,22 @@ class PartialResult:
     attempt: str = ""
 
 
-def added(folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-    """Return the sum of two results (``folded`` is None at first): the fold of stages whose results are sums."""
-    if folded is None:
-        return partial
-    arrays = {name: folded.arrays[name] + values for name, values in partial.arrays.items()}
-    return PartialResult(arrays, add_scalars(folded, partial))
+class SumReduction:
+    """Base class of reductions whose results are sums; float32 arrays are added in float64."""
 
-
-def added_in_place(folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-    """As ``added``, in float64 and the memory of ``folded``, for arrays that are large."""
-    if folded is None:
-        arrays = {name: values.astype(np.float64, copy=False) for name, values in partial.arrays.items()}
-        return PartialResult(arrays, partial.scalars)
-    for name, values in partial.arrays.items():
-        total = folded.arrays[name]
-        total += values
-    return PartialResult(folded.arrays, add_scalars(folded, partial))
-
-
-def add_scalars(folded: PartialResult, partial: PartialResult) -> dict[str, float]:
-    """Return the sums of the scalars of two results."""
-    return {name: folded.scalars[name] + value for name, value in partial.scalars.items()}
+    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
+        """Add a result to ``folded``, in its memory."""
+        if folded is None:
+            arrays = {
+                name: values.astype(np.float64) if values.dtype == np.float32 else values
+                for name, values in partial.arrays.items()
+            }
+            return PartialResult(arrays, partial.scalars)
+        for name, values in partial.arrays.items():
+            total = folded.arrays[name]
+            total += values
+        scalars = {name: folded.scalars[name] + value for name, value in partial.scalars.items()}
+        return PartialResult(folded.arrays, scalars)
 
 
 def key_of(*texts: str) -> str:

@@ -47,9 +47,9 @@ from streaming_jsmf.topics.polish_tasks import (
     DrawReduction,
     PolishPlan,
     SampledBlock,
-    SampledStep,
     SplitDocuments,
     StepReduction,
+    TakenStep,
     block_of,
     longest_of,
     polish_job,
@@ -250,8 +250,9 @@ class _Run:
             if steps is sampled:
                 found = self._sampled(before.arrays["word_topic"], drawn(), longest, last)
             else:
+                taken = TakenStep(steps[0], number, given.prior, longest, with_pairs=last)
                 read = partial(state.read_fold, key)
-                found = self._full(before, StepReduction(self._documents, read, steps[0], longest, last), key)
+                found = self._full(before, StepReduction(self._documents, read, taken), key)
             return self._watched(before, found, held_out)
 
         # The start is not evaluated: it may have been fitted to the held-out documents.
@@ -275,7 +276,7 @@ class _Run:
         for number, step in enumerate(steps):
             last_of_all = last and number + 1 == len(steps)
             used = np.flatnonzero(in_sample(draws, number, step.share))
-            taken = SampledStep(step, number, self.topics.prior, longest, with_pairs=last_of_all)
+            taken = TakenStep(step, number, self.topics.prior, longest, with_pairs=last_of_all)
             documents = sample if used.size == draws.size else sample[used]
             sums = self._sums(taken, documents, draws[used], topics)
             found = topics_after(sums, topics, step, last=last_of_all)
@@ -283,11 +284,11 @@ class _Run:
             history.append(self._reported(number, found))
         return PartialResult({**found.arrays, "log_likelihood": np.array(history)}, found.scalars)
 
-    def _sums(self, taken: SampledStep, documents: Counts, draws: Floats, topics: Floats) -> StepSums:
+    def _sums(self, taken: TakenStep, documents: Counts, draws: Floats, topics: Floats) -> StepSums:
         """The sums of a sampled step, from the threads of this process or the tasks of a cluster."""
         given = {} if self.executor.worker_threads is None else sample_blocks(documents, draws)
         if not given:
-            return taken.sums(documents, draws, topics, threads=self.executor.threads_here)
+            return taken.sums(documents, topics, draws, threads=self.executor.threads_here)
         name, keys, total = f"sampled-{taken.number + 1}", [*given], None
         stage = SampledBlock(taken, self.job.work.checkpoints(name))
         given[TOPICS] = PartialResult({TOPICS: topics})
@@ -303,7 +304,7 @@ class _Run:
         sums = self.job.fold(self.executor, reduction, name, key)()
         self.job.work.checkpoints(name).clear()
         topics = before.arrays["word_topic"]
-        found = topics_after(sums_of(sums), topics, reduction.step, last=reduction.with_pairs)
+        found = topics_after(sums_of(sums), topics, reduction.taken.step, last=reduction.taken.with_pairs)
         self._reported(number, found)
         return found
 

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.jobs.checkpoints import Checkpoints, Held, PartialResult, added
+from streaming_jsmf.jobs.checkpoints import Checkpoints, Held, PartialResult, SumReduction
 from streaming_jsmf.linalg.csr import apply_gram
 from streaming_jsmf.linalg.eigen import (
     GUARD_VECTORS,
@@ -55,7 +55,7 @@ EXACT_FLOOR = 1e-7
 
 
 @dataclass(frozen=True)
-class RangeReduction:
+class RangeReduction(SumReduction):
     """Sums of each partition, and its documents, or a sample of them if ``sample_share`` is below 1.
 
     With ``range_finder="halko"`` the documents are replaced by the linear sketch H'(H Omega) with common probes.
@@ -96,11 +96,9 @@ class RangeReduction:
         )
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        """Add the sums, and the sketches in float64; the documents stay in the parts."""
+        """Add the sums and sketches; the documents stay in the parts."""
         arrays = {name: values for name, values in partial.arrays.items() if name not in DOCUMENTS}
-        if "sketch" in arrays:
-            arrays["sketch"] = arrays["sketch"].astype(np.float64)
-        return added(folded, PartialResult(arrays, partial.scalars))
+        return super().fold(folded, PartialResult(arrays, partial.scalars))
 
 
 class RangeStage(Stage):
