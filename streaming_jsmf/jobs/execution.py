@@ -33,6 +33,7 @@ from streaming_jsmf.jobs.cluster import (
     require_report,
     running_scheduler,
     tell_dashboard,
+    warn_of_active_client,
     worker_threads,
 )
 from streaming_jsmf.jobs.events import Listener, silent
@@ -210,6 +211,7 @@ class Execution(ExecutionOptions):
         from streaming_jsmf.jobs.preflight import admitted
 
         if self.scheduler == "cluster":
+            warn_of_active_client()
             # The dashboard uses any free port, to avoid conflicts, and only the local interface; Dask's default is all
             # interfaces.
             with (
