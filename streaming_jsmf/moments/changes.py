@@ -129,15 +129,11 @@ def require_changeable(
     removed = {normalize(name) for name in changes.remove}
     place = corpus_root(corpus)
     fingerprints = {entry.fingerprint for entry in found.manifest.corpora}
-    if place not in removed and opened(corpus).fingerprint not in fingerprints:
+    if place not in removed and open_corpus(corpus).fingerprint not in fingerprints:
         listed = ", ".join(found.manifest.paths)
         raise SettingsMismatchError(
             f"{found.path}: was not made of {place} but of {listed}; give one of these"
         )
-
-
-def opened(corpus: str | Path | Corpus) -> Corpus:
-    return corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
 
 
 def change_corpora(

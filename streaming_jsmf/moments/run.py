@@ -45,8 +45,8 @@ from streaming_jsmf.moments.manifest import StoreManifest, root_attributes, word
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.stages.base import Stage
 from streaming_jsmf.moments.stages.range import SAMPLE
-from streaming_jsmf.moments.store import VOCABULARY, WORDS, Moments
-from streaming_jsmf.storage.arrays import Variable, create_group, replace_attributes, write_arrays
+from streaming_jsmf.moments.store import WORDS, Moments
+from streaming_jsmf.storage.arrays import create_group, replace_attributes, write_arrays
 from streaming_jsmf.storage.paths import StorePath, write_json
 from streaming_jsmf.storage.results import package_versions, utc_now
 from streaming_jsmf.timing import span
@@ -61,8 +61,7 @@ def write_empty_store(path: StorePath, manifest: StoreManifest, words: Sequence[
     """Write vocabulary and manifest into an empty directory. The root group is written last and completes the store."""
     for part in (PARTIALS, RECORDS):
         create_group(path / part, {})
-    arrays = {"word": np.array(words, dtype=object)}
-    _write(path, WORDS, manifest.vocabulary, VOCABULARY, PartialResult(arrays), (), package_versions())
+    _write(Moments(path, manifest), WORDS, PartialResult({"word": np.array(words, dtype=object)}))
     create_group(path, root_attributes(manifest))
 
 
@@ -152,30 +151,28 @@ def commit(
         forget_record(store.path, stage)
     else:
         history = max(history, known["history"], key=len)
-    versions = package_versions(mixed=mixed)
-    _write(store.path, stage, store.covers(stage), store.variables(stage), final, history, versions)
+    _write(store, stage, final, history, mixed=mixed)
     if store.recent is not None:
         store.recent.update(final.arrays)
 
 
 def _write(
-    path: StorePath,
-    name: str,
-    covers: str,
-    variables: Mapping[str, Variable],
+    store: Moments,
+    stage: str,
     final: PartialResult,
-    history: Sequence[Mapping[str, Any]],
-    versions: Mapping[str, str],
+    history: Sequence[Mapping[str, Any]] = (),
+    *,
+    mixed: bool = False,
 ) -> None:
     record = {
-        "covers": covers,
-        "arrays": write_arrays(path, final.arrays, variables),
+        "covers": store.covers(stage),
+        "arrays": write_arrays(store.path, final.arrays, store.variables(stage)),
         "scalars": dict(final.scalars),
         "history": list(history),
         # Differs between runs, so it must not enter any digest or fingerprint.
-        "made": {"committed": utc_now(), "versions": dict(versions)},
+        "made": {"committed": utc_now(), "versions": package_versions(mixed=mixed)},
     }
-    write_record(path, name, record)
+    write_record(store.path, stage, record)
 
 
 def _parts(
