@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 import pandas as pd
 
@@ -57,6 +57,158 @@ from streaming_jsmf.topics.store import open_model as open_model
 
 __version__: str
 
+class _Options1(TypedDict, total=False):
+    corpus: Any
+
+class _Options2(TypedDict, total=False):
+    replicas: int
+
+class _Options3(TypedDict, total=False):
+    seed: int
+    random_state: int
+
+class _Options4(TypedDict, total=False):
+    scheduler: str | PathLike[str]
+    workers: int | None
+    memory: int | str | None
+    performance_report: Any
+    allow_mixed: bool
+
+class _Options5(TypedDict, total=False):
+    words: int | None
+
+class _Options6(TypedDict, total=False):
+    reader: (
+        Literal[
+            "text",
+            "text-files",
+            "mail",
+            "lines",
+            "docword",
+            "triples",
+            "ratings",
+            "baskets",
+            "npz",
+            "matrix-market",
+            "h5ad",
+            "bag-of-words-parquet",
+        ]
+        | None
+    )
+    read: Any
+    on_bad_record: Literal["fail", "quarantine"]
+    files: Any
+    id: str | PathLike[str] | None
+    date_format: str | PathLike[str] | None
+    text: str | Sequence[str]
+    metadata: Literal["all"] | str | Sequence[str]
+    encoding: Any
+    header: Literal["auto", "first", "none"] | str
+    columns: str | Sequence[str]
+    quoting: Literal["auto", "none"]
+    excerpt: int
+    split: int | None
+    language_column: bool
+
+class _Options7(TypedDict, total=False):
+    preset: Literal["text", "papers"] | None
+    vocabulary: Any
+    tokens_per_shard: int | None
+    max_dropped: float | str
+    tokenizer: Any
+    ngrams: int | str
+    ngram_range: int | str
+    stemmer: str | PathLike[str] | None
+    boilerplate: Literal["keep", "drop"]
+    phrases: Any
+    stop_words: Any
+    numbers: Literal["keep", "drop"]
+    min_word_length: int | Literal["auto"]
+    min_document_frequency: float | Literal["auto"] | str
+    min_df: float | Literal["auto"] | str
+    max_document_frequency: float | str | None
+    max_df: float | str | None
+    vocabulary_size: int | None
+    max_features: int | None
+    duplicates: Literal["keep", "drop"]
+    min_distinct_words: int
+    min_tokens: int
+
+class _Options8(TypedDict, total=False):
+    range_finder: Literal["sample", "halko"]
+    range: Literal["sample", "halko"]
+    document_weights: Literal["capped", "uniform", "length"]
+    partition_nonzeros: int | None
+    partition_by: str | PathLike[str] | None
+    exact: bool
+    sample_share: float | None
+
+class _Options9(TypedDict, total=False):
+    steps: int
+    rounds: int
+    held_out: int
+
+class _Options10(TypedDict, total=False):
+    engine: Literal["lr-jsmf", "stod"]
+    rectify: Literal["enn", "ap", "dykstra", "palm", "ipalm", "dc", "none"]
+    max_iterations: int
+    max_iter: int
+    tolerance: float
+    tol: float
+    anchor_min_df: float | None
+    acceleration: Literal["momentum", "none"]
+    missing_mass: Literal["uniform", "marginals"]
+    anchors: Literal["pivoted-qr", "soft-clique"]
+    anchor_shrinkage: float | None
+    anchor_words: Any
+    anchor_row_sum: float
+    correlations: Literal["diagonal", "refined"]
+    cliques: int
+    clique: int
+    alpha0: float | Literal["auto", "shares"] | str
+    stod_alpha0: float | Literal["auto", "shares"] | str
+    restarts: int
+    stod_restarts: int
+    iterations: int
+    stod_iterations: int
+    threshold: float
+    stod_threshold: float
+    refine: Literal["none", "als"]
+    stod_refine: Literal["none", "als"]
+
+class _Options11(TypedDict, total=False):
+    topic: int | None
+
+class _Options12(TypedDict, total=False):
+    shares: Any
+    by: str | PathLike[str] | None
+    topics: int | None
+
+class _Options13(TypedDict, total=False):
+    top: int | None
+    raw: bool
+
+class _Options14(TypedDict, total=False):
+    steps: int | None
+    vanished: Literal["remove", "keep"] | None
+
+class _choose_k(_Options1, _Options2, _Options3, _Options4, total=False): ...
+class _evaluate(_Options1, _Options2, _Options3, _Options4, _Options5, total=False): ...
+class _fit(_Options3, _Options4, _Options6, _Options7, _Options8, _Options9, _Options10, total=False): ...
+class _infer(_Options3, _Options10, total=False): ...
+class _ingest(_Options4, _Options6, _Options7, total=False): ...
+class _over_time(_Options1, _Options5, _Options11, total=False): ...
+class _polish(_Options3, _Options4, _Options9, total=False): ...
+class _report(_Options1, _Options5, _Options12, total=False): ...
+class _scan(_Options3, _Options4, _Options8, total=False): ...
+class _show(_Options1, _Options5, _Options12, total=False): ...
+class _transform(_Options4, _Options6, _Options13, total=False): ...
+class _update(_Options4, _Options6, _Options14, total=False): ...
+class _view(_Options1, _Options5, _Options12, total=False): ...
+class _TopicModel_over_time(_Options1, _Options5, _Options11, total=False): ...
+class _TopicModel_transform(_Options4, _Options6, _Options13, total=False): ...
+class _TopicModel_update(_Options4, _Options6, _Options14, total=False): ...
+
 def choose_k(
     source: str | Path | Corpus,
     topics: Sequence[int],
@@ -65,15 +217,7 @@ def choose_k(
     execution: Execution | None = ...,
     listener: Listener = ...,
     overwrite: bool = ...,
-    corpus: Any = ...,
-    replicas: int = ...,
-    seed: int = ...,
-    random_state: int = ...,
-    scheduler: str | PathLike[str] = ...,
-    workers: int | None = ...,
-    memory: int | str | None = ...,
-    performance_report: Any = ...,
-    allow_mixed: bool = ...,
+    **options: Unpack[_choose_k],
 ) -> Comparison: ...
 def evaluate(
     model: AnyModel,
@@ -81,18 +225,9 @@ def evaluate(
     execution: Execution | None = ...,
     listener: Listener = ...,
     *,
-    corpus: Any = ...,
     moments: Any = ...,
     truth: Any = ...,
-    replicas: int = ...,
-    seed: int = ...,
-    random_state: int = ...,
-    words: int | None = ...,
-    scheduler: str | PathLike[str] = ...,
-    workers: int | None = ...,
-    memory: int | str | None = ...,
-    performance_report: Any = ...,
-    allow_mixed: bool = ...,
+    **options: Unpack[_evaluate],
 ) -> dict[str, Any]: ...
 @overload
 def fit(
@@ -109,100 +244,7 @@ def fit(
     overwrite: bool | Literal["auto"] = ...,
     progress: bool | None = ...,
     listener: Listener = ...,
-    reader: Literal[
-        "text",
-        "text-files",
-        "mail",
-        "lines",
-        "docword",
-        "triples",
-        "ratings",
-        "baskets",
-        "npz",
-        "matrix-market",
-        "h5ad",
-        "bag-of-words-parquet",
-    ]
-    | None = ...,
-    read: Any = ...,
-    preset: Literal["text", "papers"] | None = ...,
-    vocabulary: Any = ...,
-    tokens_per_shard: int | None = ...,
-    on_bad_record: Literal["fail", "quarantine"] = ...,
-    max_dropped: float | str = ...,
-    files: Any = ...,
-    id: str | PathLike[str] | None = ...,
-    date_format: str | PathLike[str] | None = ...,
-    text: str | Sequence[str] = ...,
-    metadata: Literal["all"] | str | Sequence[str] = ...,
-    encoding: Any = ...,
-    header: Literal["auto", "first", "none"] | str = ...,
-    columns: str | Sequence[str] = ...,
-    quoting: Literal["auto", "none"] = ...,
-    excerpt: int = ...,
-    split: int | None = ...,
-    language_column: bool = ...,
-    tokenizer: Any = ...,
-    ngrams: int | str = ...,
-    ngram_range: int | str = ...,
-    stemmer: str | PathLike[str] | None = ...,
-    boilerplate: Literal["keep", "drop"] = ...,
-    phrases: Any = ...,
-    stop_words: Any = ...,
-    numbers: Literal["keep", "drop"] = ...,
-    min_word_length: int | Literal["auto"] = ...,
-    min_document_frequency: float | Literal["auto"] | str = ...,
-    min_df: float | Literal["auto"] | str = ...,
-    max_document_frequency: float | str | None = ...,
-    max_df: float | str | None = ...,
-    vocabulary_size: int | None = ...,
-    max_features: int | None = ...,
-    duplicates: Literal["keep", "drop"] = ...,
-    min_distinct_words: int = ...,
-    min_tokens: int = ...,
-    range_finder: Literal["sample", "halko"] = ...,
-    range: Literal["sample", "halko"] = ...,
-    document_weights: Literal["capped", "uniform", "length"] = ...,
-    partition_nonzeros: int | None = ...,
-    seed: int = ...,
-    random_state: int = ...,
-    partition_by: str | PathLike[str] | None = ...,
-    exact: bool = ...,
-    sample_share: float | None = ...,
-    steps: int = ...,
-    rounds: int = ...,
-    held_out: int = ...,
-    engine: Literal["lr-jsmf", "stod"] = ...,
-    rectify: Literal["enn", "ap", "dykstra", "palm", "ipalm", "dc", "none"] = ...,
-    max_iterations: int = ...,
-    max_iter: int = ...,
-    tolerance: float = ...,
-    tol: float = ...,
-    anchor_min_df: float | None = ...,
-    acceleration: Literal["momentum", "none"] = ...,
-    missing_mass: Literal["uniform", "marginals"] = ...,
-    anchors: Literal["pivoted-qr", "soft-clique"] = ...,
-    anchor_shrinkage: float | None = ...,
-    anchor_words: Any = ...,
-    anchor_row_sum: float = ...,
-    correlations: Literal["diagonal", "refined"] = ...,
-    cliques: int = ...,
-    clique: int = ...,
-    alpha0: float | Literal["auto", "shares"] | str = ...,
-    stod_alpha0: float | Literal["auto", "shares"] | str = ...,
-    restarts: int = ...,
-    stod_restarts: int = ...,
-    iterations: int = ...,
-    stod_iterations: int = ...,
-    threshold: float = ...,
-    stod_threshold: float = ...,
-    refine: Literal["none", "als"] = ...,
-    stod_refine: Literal["none", "als"] = ...,
-    scheduler: str | PathLike[str] = ...,
-    workers: int | None = ...,
-    memory: int | str | None = ...,
-    performance_report: Any = ...,
-    allow_mixed: bool = ...,
+    **options: Unpack[_fit],
 ) -> TopicModel: ...
 @overload
 def fit(
@@ -219,100 +261,7 @@ def fit(
     overwrite: bool | Literal["auto"] = ...,
     progress: bool | None = ...,
     listener: Listener = ...,
-    reader: Literal[
-        "text",
-        "text-files",
-        "mail",
-        "lines",
-        "docword",
-        "triples",
-        "ratings",
-        "baskets",
-        "npz",
-        "matrix-market",
-        "h5ad",
-        "bag-of-words-parquet",
-    ]
-    | None = ...,
-    read: Any = ...,
-    preset: Literal["text", "papers"] | None = ...,
-    vocabulary: Any = ...,
-    tokens_per_shard: int | None = ...,
-    on_bad_record: Literal["fail", "quarantine"] = ...,
-    max_dropped: float | str = ...,
-    files: Any = ...,
-    id: str | PathLike[str] | None = ...,
-    date_format: str | PathLike[str] | None = ...,
-    text: str | Sequence[str] = ...,
-    metadata: Literal["all"] | str | Sequence[str] = ...,
-    encoding: Any = ...,
-    header: Literal["auto", "first", "none"] | str = ...,
-    columns: str | Sequence[str] = ...,
-    quoting: Literal["auto", "none"] = ...,
-    excerpt: int = ...,
-    split: int | None = ...,
-    language_column: bool = ...,
-    tokenizer: Any = ...,
-    ngrams: int | str = ...,
-    ngram_range: int | str = ...,
-    stemmer: str | PathLike[str] | None = ...,
-    boilerplate: Literal["keep", "drop"] = ...,
-    phrases: Any = ...,
-    stop_words: Any = ...,
-    numbers: Literal["keep", "drop"] = ...,
-    min_word_length: int | Literal["auto"] = ...,
-    min_document_frequency: float | Literal["auto"] | str = ...,
-    min_df: float | Literal["auto"] | str = ...,
-    max_document_frequency: float | str | None = ...,
-    max_df: float | str | None = ...,
-    vocabulary_size: int | None = ...,
-    max_features: int | None = ...,
-    duplicates: Literal["keep", "drop"] = ...,
-    min_distinct_words: int = ...,
-    min_tokens: int = ...,
-    range_finder: Literal["sample", "halko"] = ...,
-    range: Literal["sample", "halko"] = ...,
-    document_weights: Literal["capped", "uniform", "length"] = ...,
-    partition_nonzeros: int | None = ...,
-    seed: int = ...,
-    random_state: int = ...,
-    partition_by: str | PathLike[str] | None = ...,
-    exact: bool = ...,
-    sample_share: float | None = ...,
-    steps: int = ...,
-    rounds: int = ...,
-    held_out: int = ...,
-    engine: Literal["lr-jsmf", "stod"] = ...,
-    rectify: Literal["enn", "ap", "dykstra", "palm", "ipalm", "dc", "none"] = ...,
-    max_iterations: int = ...,
-    max_iter: int = ...,
-    tolerance: float = ...,
-    tol: float = ...,
-    anchor_min_df: float | None = ...,
-    acceleration: Literal["momentum", "none"] = ...,
-    missing_mass: Literal["uniform", "marginals"] = ...,
-    anchors: Literal["pivoted-qr", "soft-clique"] = ...,
-    anchor_shrinkage: float | None = ...,
-    anchor_words: Any = ...,
-    anchor_row_sum: float = ...,
-    correlations: Literal["diagonal", "refined"] = ...,
-    cliques: int = ...,
-    clique: int = ...,
-    alpha0: float | Literal["auto", "shares"] | str = ...,
-    stod_alpha0: float | Literal["auto", "shares"] | str = ...,
-    restarts: int = ...,
-    stod_restarts: int = ...,
-    iterations: int = ...,
-    stod_iterations: int = ...,
-    threshold: float = ...,
-    stod_threshold: float = ...,
-    refine: Literal["none", "als"] = ...,
-    stod_refine: Literal["none", "als"] = ...,
-    scheduler: str | PathLike[str] = ...,
-    workers: int | None = ...,
-    memory: int | str | None = ...,
-    performance_report: Any = ...,
-    allow_mixed: bool = ...,
+    **options: Unpack[_fit],
 ) -> Fitted: ...
 def infer(
     moments: str | Path | StorePath | Moments,
@@ -323,34 +272,7 @@ def infer(
     workers: int | None = ...,
     overwrite: bool = ...,
     listener: Listener = ...,
-    engine: Literal["lr-jsmf", "stod"] = ...,
-    rectify: Literal["enn", "ap", "dykstra", "palm", "ipalm", "dc", "none"] = ...,
-    max_iterations: int = ...,
-    max_iter: int = ...,
-    tolerance: float = ...,
-    tol: float = ...,
-    anchor_min_df: float | None = ...,
-    acceleration: Literal["momentum", "none"] = ...,
-    missing_mass: Literal["uniform", "marginals"] = ...,
-    anchors: Literal["pivoted-qr", "soft-clique"] = ...,
-    anchor_shrinkage: float | None = ...,
-    anchor_words: Any = ...,
-    anchor_row_sum: float = ...,
-    correlations: Literal["diagonal", "refined"] = ...,
-    cliques: int = ...,
-    clique: int = ...,
-    alpha0: float | Literal["auto", "shares"] | str = ...,
-    stod_alpha0: float | Literal["auto", "shares"] | str = ...,
-    restarts: int = ...,
-    stod_restarts: int = ...,
-    iterations: int = ...,
-    stod_iterations: int = ...,
-    threshold: float = ...,
-    stod_threshold: float = ...,
-    refine: Literal["none", "als"] = ...,
-    stod_refine: Literal["none", "als"] = ...,
-    seed: int = ...,
-    random_state: int = ...,
+    **options: Unpack[_infer],
 ) -> Model: ...
 def ingest(
     source: Any,
@@ -361,72 +283,9 @@ def ingest(
     *,
     overwrite: bool = ...,
     progress: bool = ...,
-    reader: Literal[
-        "text",
-        "text-files",
-        "mail",
-        "lines",
-        "docword",
-        "triples",
-        "ratings",
-        "baskets",
-        "npz",
-        "matrix-market",
-        "h5ad",
-        "bag-of-words-parquet",
-    ]
-    | None = ...,
-    read: Any = ...,
-    preset: Literal["text", "papers"] | None = ...,
-    vocabulary: Any = ...,
-    tokens_per_shard: int | None = ...,
-    on_bad_record: Literal["fail", "quarantine"] = ...,
-    max_dropped: float | str = ...,
-    files: Any = ...,
-    id: str | PathLike[str] | None = ...,
-    date_format: str | PathLike[str] | None = ...,
-    text: str | Sequence[str] = ...,
-    metadata: Literal["all"] | str | Sequence[str] = ...,
-    encoding: Any = ...,
-    header: Literal["auto", "first", "none"] | str = ...,
-    columns: str | Sequence[str] = ...,
-    quoting: Literal["auto", "none"] = ...,
-    excerpt: int = ...,
-    split: int | None = ...,
-    language_column: bool = ...,
-    tokenizer: Any = ...,
-    ngrams: int | str = ...,
-    ngram_range: int | str = ...,
-    stemmer: str | PathLike[str] | None = ...,
-    boilerplate: Literal["keep", "drop"] = ...,
-    phrases: Any = ...,
-    stop_words: Any = ...,
-    numbers: Literal["keep", "drop"] = ...,
-    min_word_length: int | Literal["auto"] = ...,
-    min_document_frequency: float | Literal["auto"] | str = ...,
-    min_df: float | Literal["auto"] | str = ...,
-    max_document_frequency: float | str | None = ...,
-    max_df: float | str | None = ...,
-    vocabulary_size: int | None = ...,
-    max_features: int | None = ...,
-    duplicates: Literal["keep", "drop"] = ...,
-    min_distinct_words: int = ...,
-    min_tokens: int = ...,
-    scheduler: str | PathLike[str] = ...,
-    workers: int | None = ...,
-    memory: int | str | None = ...,
-    performance_report: Any = ...,
-    allow_mixed: bool = ...,
+    **options: Unpack[_ingest],
 ) -> Corpus: ...
-def over_time(
-    model: AnyModel,
-    shares: AnyShares,
-    by: str,
-    *,
-    topic: int | None = ...,
-    corpus: Any = ...,
-    words: int | None = ...,
-) -> pd.DataFrame: ...
+def over_time(model: AnyModel, shares: AnyShares, by: str, **options: Unpack[_over_time]) -> pd.DataFrame: ...
 def polish(
     model: AnyModel,
     corpus: str | Path | Corpus,
@@ -436,27 +295,10 @@ def polish(
     execution: Execution | None = ...,
     overwrite: bool = ...,
     listener: Listener = ...,
-    steps: int = ...,
-    rounds: int = ...,
-    held_out: int = ...,
-    seed: int = ...,
-    random_state: int = ...,
-    scheduler: str | PathLike[str] = ...,
-    workers: int | None = ...,
-    memory: int | str | None = ...,
-    performance_report: Any = ...,
-    allow_mixed: bool = ...,
+    **options: Unpack[_polish],
 ) -> Model: ...
 def report(
-    model: AnyModel,
-    out: str | Path | StorePath,
-    *,
-    overwrite: bool = ...,
-    words: int | None = ...,
-    shares: Any = ...,
-    by: str | PathLike[str] | None = ...,
-    corpus: Any = ...,
-    topics: int | None = ...,
+    model: AnyModel, out: str | Path | StorePath, *, overwrite: bool = ..., **options: Unpack[_report]
 ) -> StorePath: ...
 def scan(
     corpus: str | Path | Corpus,
@@ -468,32 +310,10 @@ def scan(
     changes: Changes | None = ...,
     overwrite: bool = ...,
     max_topics: int = ...,
-    range_finder: Literal["sample", "halko"] = ...,
-    range: Literal["sample", "halko"] = ...,
-    document_weights: Literal["capped", "uniform", "length"] = ...,
-    partition_nonzeros: int | None = ...,
-    seed: int = ...,
-    random_state: int = ...,
-    partition_by: str | PathLike[str] | None = ...,
-    exact: bool = ...,
     third_moment: bool = ...,
-    sample_share: float | None = ...,
-    scheduler: str | PathLike[str] = ...,
-    workers: int | None = ...,
-    memory: int | str | None = ...,
-    performance_report: Any = ...,
-    allow_mixed: bool = ...,
+    **options: Unpack[_scan],
 ) -> Moments: ...
-def show(
-    model: AnyModel,
-    *,
-    height: int = ...,
-    words: int | None = ...,
-    shares: Any = ...,
-    by: str | PathLike[str] | None = ...,
-    corpus: Any = ...,
-    topics: int | None = ...,
-) -> ShownReport: ...
+def show(model: AnyModel, *, height: int = ..., **options: Unpack[_show]) -> ShownReport: ...
 def transform(
     model: AnyModel | Model,
     corpus: Any,
@@ -503,42 +323,7 @@ def transform(
     execution: Execution | None = ...,
     overwrite: bool = ...,
     listener: Listener = ...,
-    top: int | None = ...,
-    raw: bool = ...,
-    reader: Literal[
-        "text",
-        "text-files",
-        "mail",
-        "lines",
-        "docword",
-        "triples",
-        "ratings",
-        "baskets",
-        "npz",
-        "matrix-market",
-        "h5ad",
-        "bag-of-words-parquet",
-    ]
-    | None = ...,
-    read: Any = ...,
-    on_bad_record: Literal["fail", "quarantine"] = ...,
-    files: Any = ...,
-    id: str | PathLike[str] | None = ...,
-    date_format: str | PathLike[str] | None = ...,
-    text: str | Sequence[str] = ...,
-    metadata: Literal["all"] | str | Sequence[str] = ...,
-    encoding: Any = ...,
-    header: Literal["auto", "first", "none"] | str = ...,
-    columns: str | Sequence[str] = ...,
-    quoting: Literal["auto", "none"] = ...,
-    excerpt: int = ...,
-    split: int | None = ...,
-    language_column: bool = ...,
-    scheduler: str | PathLike[str] = ...,
-    workers: int | None = ...,
-    memory: int | str | None = ...,
-    performance_report: Any = ...,
-    allow_mixed: bool = ...,
+    **options: Unpack[_transform],
 ) -> SharesFile: ...
 def update(
     model: AnyModel,
@@ -548,62 +333,13 @@ def update(
     reading: IngestRequest | None = ...,
     execution: Execution | None = ...,
     listener: Listener = ...,
-    steps: int | None = ...,
-    vanished: Literal["remove", "keep"] | None = ...,
-    reader: Literal[
-        "text",
-        "text-files",
-        "mail",
-        "lines",
-        "docword",
-        "triples",
-        "ratings",
-        "baskets",
-        "npz",
-        "matrix-market",
-        "h5ad",
-        "bag-of-words-parquet",
-    ]
-    | None = ...,
-    read: Any = ...,
-    on_bad_record: Literal["fail", "quarantine"] = ...,
-    files: Any = ...,
-    id: str | PathLike[str] | None = ...,
-    date_format: str | PathLike[str] | None = ...,
-    text: str | Sequence[str] = ...,
-    metadata: Literal["all"] | str | Sequence[str] = ...,
-    encoding: Any = ...,
-    header: Literal["auto", "first", "none"] | str = ...,
-    columns: str | Sequence[str] = ...,
-    quoting: Literal["auto", "none"] = ...,
-    excerpt: int = ...,
-    split: int | None = ...,
-    language_column: bool = ...,
-    scheduler: str | PathLike[str] = ...,
-    workers: int | None = ...,
-    memory: int | str | None = ...,
-    performance_report: Any = ...,
-    allow_mixed: bool = ...,
+    **options: Unpack[_update],
 ) -> Update: ...
-def view(
-    model: AnyModel,
-    *,
-    words: int | None = ...,
-    shares: Any = ...,
-    by: str | PathLike[str] | None = ...,
-    corpus: Any = ...,
-    topics: int | None = ...,
-) -> tuple[Path, bool]: ...
+def view(model: AnyModel, **options: Unpack[_view]) -> tuple[Path, bool]: ...
 
 class TopicModel(_TopicModel):
     def over_time(
-        self,
-        by: str,
-        shares: str | Path | None = ...,
-        *,
-        topic: int | None = ...,
-        corpus: Any = ...,
-        words: int | None = ...,
+        self, by: str, shares: str | Path | None = ..., **options: Unpack[_TopicModel_over_time]
     ) -> pd.DataFrame: ...
     def transform(
         self,
@@ -613,42 +349,7 @@ class TopicModel(_TopicModel):
         execution: Execution | None = ...,
         overwrite: bool = ...,
         listener: Listener = ...,
-        top: int | None = ...,
-        raw: bool = ...,
-        reader: Literal[
-            "text",
-            "text-files",
-            "mail",
-            "lines",
-            "docword",
-            "triples",
-            "ratings",
-            "baskets",
-            "npz",
-            "matrix-market",
-            "h5ad",
-            "bag-of-words-parquet",
-        ]
-        | None = ...,
-        read: Any = ...,
-        on_bad_record: Literal["fail", "quarantine"] = ...,
-        files: Any = ...,
-        id: str | PathLike[str] | None = ...,
-        date_format: str | PathLike[str] | None = ...,
-        text: str | Sequence[str] = ...,
-        metadata: Literal["all"] | str | Sequence[str] = ...,
-        encoding: Any = ...,
-        header: Literal["auto", "first", "none"] | str = ...,
-        columns: str | Sequence[str] = ...,
-        quoting: Literal["auto", "none"] = ...,
-        excerpt: int = ...,
-        split: int | None = ...,
-        language_column: bool = ...,
-        scheduler: str | PathLike[str] = ...,
-        workers: int | None = ...,
-        memory: int | str | None = ...,
-        performance_report: Any = ...,
-        allow_mixed: bool = ...,
+        **options: Unpack[_TopicModel_transform],
     ) -> pd.DataFrame: ...
     def update(
         self,
@@ -658,40 +359,5 @@ class TopicModel(_TopicModel):
         reading: IngestRequest | None = ...,
         execution: Execution | None = ...,
         listener: Listener = ...,
-        steps: int | None = ...,
-        vanished: Literal["remove", "keep"] | None = ...,
-        reader: Literal[
-            "text",
-            "text-files",
-            "mail",
-            "lines",
-            "docword",
-            "triples",
-            "ratings",
-            "baskets",
-            "npz",
-            "matrix-market",
-            "h5ad",
-            "bag-of-words-parquet",
-        ]
-        | None = ...,
-        read: Any = ...,
-        on_bad_record: Literal["fail", "quarantine"] = ...,
-        files: Any = ...,
-        id: str | PathLike[str] | None = ...,
-        date_format: str | PathLike[str] | None = ...,
-        text: str | Sequence[str] = ...,
-        metadata: Literal["all"] | str | Sequence[str] = ...,
-        encoding: Any = ...,
-        header: Literal["auto", "first", "none"] | str = ...,
-        columns: str | Sequence[str] = ...,
-        quoting: Literal["auto", "none"] = ...,
-        excerpt: int = ...,
-        split: int | None = ...,
-        language_column: bool = ...,
-        scheduler: str | PathLike[str] = ...,
-        workers: int | None = ...,
-        memory: int | str | None = ...,
-        performance_report: Any = ...,
-        allow_mixed: bool = ...,
+        **options: Unpack[_TopicModel_update],
     ) -> Update: ...

@@ -95,7 +95,7 @@ def run_squares(work: Workspace, bad: int = -1, then: BaseException | None = Non
 def test_committed_tasks_are_not_run_again(work: Workspace) -> None:
     with pytest.raises(OSError, match="no room"):
         run_squares(work, bad=2)
-    done = {int(key) for key in work.checkpoints("squares").parts()}
+    done = {int(key) for key in work.checkpoints("squares").committed().parts}
     assert (2 in done, work.steps_done) == (False, {"squares": len(done)})
     assert set(run_squares(work)) == {0, 1, 2, 3} - done
     assert run_squares(work) == []
@@ -173,7 +173,7 @@ def multiply(path: Path, *, interrupted: bool = False) -> list[float]:
             return total
 
         total = run_steps(results, PartialResult({"total": np.ones(1)}), 3, step).arrays["total"]
-    assert len(results.folds()) == 1
+    assert len(results.committed().folds) == 1
     return [float(value) for value in total]
 
 
@@ -193,14 +193,14 @@ def test_tasks_of_a_dead_worker_are_repeated_without_what_they_removed(tmp_path:
     work.start()
     results, sums = work.checkpoints("results"), work.checkpoints("scaled")
     run_steps(results, PartialResult({"total": np.array([2.0])}), 0, lambda *_: pytest.fail("no steps"))
-    [before] = results.folds()
+    [before] = results.committed().folds
     stage, keys = Scaled(results, before, tmp_path / "log"), ("a", "b", "c")
     order = FoldOrder(keys, "", fan_in=2)
     for number, key in enumerate(keys):
         commit_part(sums, stage, Part(key, 1, number))
     for number in (0, 0, 1, 0, 1):
         commit_fold(sums, stage, order.steps[number])
-    assert sums.folds() == {order.total}
+    assert sums.committed().folds == {order.total}
     assert sums.read_fold(order.total).arrays["total"].tolist() == [6]
 
 

@@ -412,7 +412,7 @@ def test_nothing_of_a_shard_with_another_hash_is_committed(scheduler: str, tmp_p
         if any(first.name in shard for shard, _ in partition.units)
     }
     assert 1 < len(reading) < len(keys)
-    assert not reading & store.checkpoints("range").parts()
+    assert not reading & store.checkpoints("range").committed().parts
     first.write_bytes(intact)
     scan(tmp_path / "c", tmp_path / "m", settings, execution)
     assert open_moments(tmp_path / "m").digests() == open_moments(tmp_path / "whole").digests()

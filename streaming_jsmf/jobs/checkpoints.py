@@ -13,14 +13,14 @@ import logging
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.fingerprint import sealed, unsealed
-from streaming_jsmf.storage.arrays import ArrayDigest
+from streaming_jsmf.storage.arrays import ArrayDigest, replace_attributes
 from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.storage.packed import read_packed, write_packed
 from streaming_jsmf.storage.paths import (
@@ -36,7 +36,6 @@ from streaming_jsmf.storage.paths import (
     remove_file,
     remove_single,
     sha256_of,
-    write_json,
 )
 
 logger = logging.getLogger(__name__)
@@ -49,8 +48,13 @@ Value = TypeVar("Value")
 #: Metadata that a task returns about the files it wrote: JSON values.
 Record: TypeAlias = dict[str, Any]
 
-#: Keys of the parts and of the folds that have a record.
-Committed: TypeAlias = tuple[frozenset[str], frozenset[str]]
+
+class Committed(NamedTuple):
+    """Keys of the parts and of the folds that have a record; none by default."""
+
+    parts: frozenset[str] = frozenset()
+    folds: frozenset[str] = frozenset()
+
 
 #: Groups of a store: partial results, and the records that commit them.
 PARTIALS, RECORDS = "partials", "records"
@@ -70,7 +74,7 @@ def write_record(store: StorePath, name: str, attributes: Mapping[str, Any]) -> 
     record = sealed(attributes)
     directory = _record_path(store, name)
     make_directory(directory)
-    write_json(directory / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": record})
+    replace_attributes(directory, record)
 
 
 def read_record(store: StorePath, name: str, hint: str) -> dict[str, Any] | None:
@@ -181,19 +185,11 @@ class Checkpoints:
     #: Metadata of parts that this process has read, by key.
     notes: Held = field(default_factory=Held, compare=False, repr=False)
 
-    def parts(self) -> frozenset[str]:
-        """Keys of the parts that have a record."""
-        return self.committed()[0]
-
-    def folds(self) -> frozenset[str]:
-        """Keys of the folds that have a record."""
-        return self.committed()[1]
-
     def committed(self) -> Committed:
-        """Keys of the parts and of the folds that have a record, from one listing."""
+        """What has a record, from one listing."""
         names = group_names(self.store / RECORDS, f"{self.stage}-")
         parts, folds = self._name("part", ""), self._name("fold", "")
-        return (
+        return Committed(
             frozenset(name.removeprefix(parts) for name in names if name.startswith(parts)),
             frozenset(name.removeprefix(folds) for name in names if name.startswith(folds)),
         )
@@ -278,7 +274,7 @@ class Checkpoints:
                 self.stage,
                 ", ".join(damaged),
             )
-        return frozenset(whole), folds
+        return Committed(frozenset(whole), folds)
 
     def read_metadata(self, key: str) -> dict[str, Any]:
         """Return the metadata of a committed part from its record."""

@@ -47,7 +47,7 @@ from streaming_jsmf.moments.stages.base import Stage
 from streaming_jsmf.moments.stages.range import SAMPLE
 from streaming_jsmf.moments.store import WORDS, Moments
 from streaming_jsmf.storage.arrays import create_group, replace_attributes, write_arrays
-from streaming_jsmf.storage.paths import StorePath, write_json
+from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.storage.results import package_versions, utc_now
 from streaming_jsmf.timing import span
 
@@ -215,7 +215,7 @@ def _discard_damage(store: Moments, stage: Stage, *, complete: bool) -> bool:
 def _discard_damaged_parts(store: Moments, stage: Stage) -> None:
     """Discard the damaged parts of an unfinished store, whose later stages read all parts; hold the intact ones."""
     checkpoints = store.checkpoints(stage.name)
-    known = checkpoints.parts()
+    known = checkpoints.committed().parts
     for _, order in stage.scans(store):
         for key in known.intersection(order.keys):
             try:
@@ -228,7 +228,7 @@ def _discard_damaged_parts(store: Moments, stage: Stage) -> None:
 def _compute_kept_parts(store: Moments, stage: Stage, executor: Executor, load: Partitions) -> None:
     """Compute missing kept parts, which no stage needs since they are folded. One pass over their partitions."""
     checkpoints, ((reduction, order),) = store.checkpoints(stage.name), stage.scans(store)
-    known = checkpoints.parts()
+    known = checkpoints.committed().parts
     missing = [key not in known for key in order.keys]
     if not any(missing):
         return
@@ -236,9 +236,7 @@ def _compute_kept_parts(store: Moments, stage: Stage, executor: Executor, load: 
         "repair: partitions computed again: %s", ", ".join(str(i) for i, lacks in enumerate(missing) if lacks)
     )
     parts = tuple(map(partition_part, compress(order.keys, missing), compress(load(), missing)))
-    missing_parts = Job(checkpoints, reduction, parts).graph(executor.tasks_at_once)
-    if missing_parts is not None:
-        executor.compute(missing_parts)
+    Job(checkpoints, reduction, parts).compute(executor, Committed())
 
 
 def repair_words(store: Moments) -> None:
@@ -249,7 +247,7 @@ def repair_words(store: Moments) -> None:
     for place, error in damage_of_groups(store).items():
         _warn_each([error], "is written again")
         place.mkdir(exist_ok=True)
-        write_json(place / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": {}})
+        replace_attributes(place, {})
     if _warn_each(damage_of_outcome(store, WORDS), "the words are read from the corpora"):
         words = _words_of_corpora(store)
         commit(store, WORDS, PartialResult({"word": np.array(words, dtype=object)}))

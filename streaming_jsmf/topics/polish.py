@@ -31,6 +31,7 @@ from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.events import Iteration, Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.run import run_steps
+from streaming_jsmf.linalg.csr import rows_of
 from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.process_limits import peak_memory
 from streaming_jsmf.storage.lock import work_place
@@ -50,7 +51,6 @@ from streaming_jsmf.topics.polish_tasks import (
     SplitDocuments,
     StepReduction,
     TakenStep,
-    block_of,
     longest_of,
     polish_job,
     sample_blocks,
@@ -267,12 +267,12 @@ class _Run:
     def _held_out(self, drawn: Read) -> tuple[Counts, float]:
         """Held-out documents, and the maximum length; frees the sample."""
         documents = drawn()
-        return block_of(documents, "held_out", self.inputs.n_words), longest_of(documents)
+        return rows_of("held_out", documents.arrays, self.inputs.n_words), longest_of(documents)
 
     def _sampled(self, topics: Floats, drawn: PartialResult, longest: float, last: bool) -> PartialResult:
         """All sampled steps, without a pass over the corpus; ``last`` if no full steps follow."""
         steps, history = self.plan.sampled_steps, list[float]()
-        sample, draws = block_of(drawn, SAMPLE, self.inputs.n_words), drawn.arrays[DRAWS]
+        sample, draws = rows_of(SAMPLE, drawn.arrays, self.inputs.n_words), drawn.arrays[DRAWS]
         for number, step in enumerate(steps):
             last_of_all = last and number + 1 == len(steps)
             used = np.flatnonzero(in_sample(draws, number, step.share))

@@ -32,6 +32,7 @@ from streaming_jsmf.inference.polish import (
     step_sums,
 )
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, SumReduction
+from streaming_jsmf.linalg.csr import row_arrays, rows_of
 from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.topics.document_job import DocumentJob, Read, TaskInputs
@@ -146,7 +147,7 @@ class DrawReduction:
             arrays: dict[str, NDArray[Any]] = {DRAWS: draws[sample]}
             for name, rows in (("held_out", held), (SAMPLE, sample)):
                 chosen = block[np.flatnonzero(rows)]
-                arrays |= _arrays_of(name, chosen.indptr, chosen.indices, chosen.data)
+                arrays |= row_arrays(name, chosen.indptr, chosen.indices, chosen.data)
             log_length, n_documents = log_lengths(block)
             scalars = {"log_length": log_length, "n_documents": n_documents}
             drawn.append(PartialResult(arrays, scalars))
@@ -157,24 +158,12 @@ class DrawReduction:
         return partial if folded is None else _joined([folded, partial])
 
 
-def _arrays_of(
-    name: str, indptr: NDArray[Any], ids: NDArray[Any], counts: NDArray[Any]
-) -> dict[str, NDArray[Any]]:
-    """The documents between ``indptr`` as arrays of a result, which ``block_of`` reads."""
-    held = slice(indptr[0], indptr[-1])
-    return {
-        f"{name}_lengths": np.diff(indptr).astype(np.int64),
-        f"{name}_words": ids[held].astype(np.int32),
-        f"{name}_counts": counts[held].astype(np.float32),
-    }
-
-
 def sample_blocks(sample: Counts, draws: Floats) -> dict[str, PartialResult]:
     """The documents of a step with their ``draws`` in the blocks in which ``step_sums`` adds them, by key."""
     found, start = {}, 0
     for number, indptr in enumerate(blocks(sample.indptr, sample.shape[1])):
         rows = slice(start, start := start + indptr.size - 1)
-        arrays = _arrays_of(SAMPLE, indptr, sample.indices, sample.data)
+        arrays = row_arrays(SAMPLE, indptr, sample.indices, sample.data)
         found[f"{number:02d}"] = PartialResult({**arrays, DRAWS: draws[rows]})
     return found
 
@@ -189,14 +178,6 @@ def _joined(parts: Sequence[PartialResult]) -> PartialResult:
 def longest_of(drawn: PartialResult) -> float:
     """Maximum number of tokens of a document that count in a step."""
     return longest_document(drawn.scalars["log_length"], int(drawn.scalars["n_documents"]))
-
-
-def block_of(drawn: PartialResult, name: str, n_words: int) -> Counts:
-    """The documents of a set as counts, documents x N."""
-    lengths = drawn.arrays[f"{name}_lengths"]
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
-    parts = (drawn.arrays[f"{name}_counts"], drawn.arrays[f"{name}_words"], indptr)
-    return csr_array(parts, shape=(lengths.size, n_words))
 
 
 def topics_after(sums: StepSums, before: NDArray[np.float64], step: Step, *, last: bool) -> PartialResult:
@@ -255,7 +236,7 @@ class SampledBlock(SumReduction):
     def compute(self, key: str) -> PartialResult:
         """The sums of the block that is committed under this key."""
         block, topics = self.checkpoints.read_fold(key), self.checkpoints.read_fold(TOPICS).arrays[TOPICS]
-        counts = block_of(block, SAMPLE, len(topics))
+        counts = rows_of(SAMPLE, block.arrays, len(topics))
         sums = result_of(self.taken.sums(counts, topics, block.arrays[DRAWS], whole=True, threads=1))
         # The sums of one block are computed in this precision.
         return replace(sums, arrays={**sums.arrays, "tokens": sums.arrays["tokens"].astype(np.float32)})
