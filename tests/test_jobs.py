@@ -34,7 +34,7 @@ from streaming_jsmf.jobs.checkpoints import (
     Checkpoints,
     PartialResult,
     Record,
-    added,
+    SumReduction,
     key_of,
     write_record,
 )
@@ -135,7 +135,7 @@ def test_work_without_commits_is_removed(work: Workspace, tmp_path: Path) -> Non
 
 
 @dataclass(frozen=True)
-class Scaled:
+class Scaled(SumReduction):
     """Each part contributes its number times the result before, and logs that it was computed."""
 
     results: Checkpoints
@@ -147,9 +147,6 @@ class Scaled:
             file.write(f"{self.before} {number}\n")
         total = number * self.results.read_fold(self.before).arrays["total"]
         return PartialResult({"total": total}, {"parts": 1})
-
-    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        return added(folded, partial)
 
 
 def multiply(path: Path, *, interrupted: bool = False) -> list[float]:
