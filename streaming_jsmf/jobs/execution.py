@@ -34,7 +34,6 @@ from streaming_jsmf.jobs.cluster import (
     running_scheduler,
     tell_dashboard,
     warn_of_active_client,
-    worker_threads,
 )
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.process_limits import PROCESS_BYTES, shortage
@@ -181,7 +180,7 @@ class Execution(ExecutionOptions):
     def _executor(self, arguments: Mapping[str, Any], listener: Listener) -> Executor:
         if self.scheduler in LOCAL_SCHEDULERS:
             return Executor(arguments, self.concurrency, listener)
-        threads = worker_threads(arguments["scheduler"])
+        threads = arguments["scheduler"].nthreads().values()
         # A growing cluster has few threads at first.
         at_once = max(self.workers or 1, sum(threads))
         return Executor(arguments, at_once, listener, self.mixed, min(threads, default=1))

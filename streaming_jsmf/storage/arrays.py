@@ -283,12 +283,6 @@ def read_array(
     return values
 
 
-def read_arrays(
-    group: StorePath, expected: Mapping[str, ArrayDigest], *, hint: str = "make the store again"
-) -> dict[str, NDArray[Any]]:
-    return {name: read_array(group, name, known, hint=hint) for name, known in expected.items()}
-
-
 def read_panels(
     group: StorePath, name: str, expected: ArrayDigest | None, *, hint: str = "make the store again"
 ) -> Iterator[tuple[slice, NDArray[Any]]]:
