@@ -230,15 +230,8 @@ def _csv_columns(model: AnyModel | Model) -> dict[str, Sequence[int]]:
 class CorpusDocuments:
     """Documents of a corpus of the user, with the members of ``SourceDocuments``."""
 
-    opened: Corpus
-
-    @property
-    def identity(self) -> str:
-        return self.opened.fingerprint
-
-    @property
-    def corpus(self) -> tuple[Corpus, float]:
-        return self.opened, 0.0
+    identity: str
+    corpus: tuple[Corpus, float]
 
     def remove(self) -> None:
         """Do nothing: the corpus stays."""
@@ -250,4 +243,5 @@ def _given_corpus(source: Any, reading: IngestRequest | None) -> CorpusDocuments
         return None
     if reading not in (None, IngestRequest()):
         raise InputError(f"{source} is a corpus already; leave out how a source is read")
-    return CorpusDocuments(open_corpus(source))
+    opened = open_corpus(source)
+    return CorpusDocuments(opened.fingerprint, (opened, 0.0))
