@@ -371,9 +371,10 @@ def test_texts_in_memory_are_fitted_as_a_file_is(tmp_path: Path) -> None:
     assert first.corpus is not None
     assert first.corpus.root == str(tmp_path / "model.corpus")
     for source in (TEXTS, pd.DataFrame({"text": TEXTS}), (text for text in TEXTS)):
-        model = sj.fit(source, n_topics=3)
+        arrays = sj.fit(source, n_topics=3).dataset  # the model is gone
         for name, values in first.dataset.variables.items():
-            np.testing.assert_array_equal(model.dataset[name].values, values, err_msg=str(name))
+            np.testing.assert_array_equal(arrays[name].values, values, err_msg=str(name))
+    model = sj.fit(TEXTS, n_topics=3)
     home = Path(model.path).parent
     assert model.corpus is not None
     assert model.corpus.n_documents == len(TEXTS)

@@ -337,6 +337,13 @@ def test_values_are_read_as_those_before(tmp_path: Path) -> None:
     added = pq.read_table(tmp_path / "model.corpus" / "documents").slice(31)
     assert [str(each) for each in added.column("date").to_pylist()] == ["2024-02-05", "2024-02-06"]
     assert added.column("number").to_pylist() == [2, None]
+    # In a data frame, dates are times.
+    table = pd.DataFrame(texts(60, 2).values(), columns=["number", "body"])
+    table = table.assign(number=1, date=pd.Timestamp("2024-03-07"))
+    model.update(table[:30])
+    model.update(table[30:].astype({"date": str}).assign(date=lambda each: each["date"] + " 00:00:00"))
+    dates = pq.read_table(tmp_path / "model.corpus" / "documents").column("date").to_pylist()[-60:]
+    assert {*map(str, dates)} == {"2024-03-07"}
 
 
 @pytest.mark.parametrize("engine", ["stod", "lr-jsmf"])
