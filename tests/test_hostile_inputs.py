@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streaming_jsmf import InputError, documents_of_topic, ingest, open_corpus
+from streaming_jsmf import InputError, StoreError, documents_of_topic, ingest, open_corpus
 from streaming_jsmf.documents.share_files import ABOUT_NAME
 from streaming_jsmf.documents.shares import About, ShareTotals
 from streaming_jsmf.ingestion.ingest import IngestRequest
@@ -424,6 +424,12 @@ def test_a_part_outside_the_directory_of_shares_is_refused(tmp_path: Path) -> No
     (folder / ABOUT_NAME).write_text(json.dumps(about))
     with pytest.raises(InputError, match=r"'\.\./other\.parquet' leaves this directory"):
         documents_of_topic(tmp_path / "model", folder, 0)
+
+
+def test_a_record_without_its_arrays_is_damaged(tmp_path: Path) -> None:
+    write_record(tmp_path, "range-part-a", {"arrays": {}})
+    with pytest.raises(StoreError):
+        read_record(tmp_path, "range-part-a", "")
 
 
 def test_a_record_removes_nothing_outside_of_its_store(tmp_path: Path) -> None:
