@@ -222,7 +222,7 @@ def test_fit_of_several_topic_numbers_scans_once_and_resumes(corpus: Path, tmp_p
 
 
 def test_a_fit_to_a_corpus_imports_neither_clusters_nor_readers(corpus: Path, tmp_path: Path) -> None:
-    arguments = ["fit", str(corpus), str(tmp_path / "model"), "--topics", "3", *SCAN]
+    arguments = ["fit", str(corpus), str(tmp_path / "model"), "--topics", "3", "--steps", "2", *SCAN]
     code = f"""
 import sys
 from streaming_jsmf.cli.main import run
