@@ -525,7 +525,7 @@ def test_a_full_disk_ends_in_one_line_and_the_scan_resumes(counts: Counts, tmp_p
     assert done.code == 2, done.err
     assert "Traceback" not in done.err
     assert done.err.splitlines()[-1].startswith("error: ")
-    assert "File too large" in done.err
+    assert f"{tmp_path}: File too large" in done.err
     assert require_unfinished(tmp_path / "m") == "basis"
     assert run([str(argument) for argument in arguments]) == 0
 
