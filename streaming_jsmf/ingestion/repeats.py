@@ -17,11 +17,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.corpus.footer import is_string
 from streaming_jsmf.corpus.totals import files_of, list_files, ranges_of_hashes
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.job import Ingest, Piece
@@ -43,7 +41,6 @@ _IDS, _CONTENTS = "identities", "contents"
 _LISTED, _GROUPS = "repeated.arrow", 64
 _REPEATS = pa.schema([("piece", pa.int64()), ("ordinal", pa.int64())])
 
-_LARGEST_ID = 2**63 - 1
 REPEATED_ID = "its document id is that of an earlier document"
 
 #: Entry of a key file: a 128-bit hash, the order among documents with equal keys, and the document: its number in the
@@ -88,20 +85,6 @@ def _add_bytes(offsets: Any, data: Any, hashes: Any) -> None:
             for place in range(offsets[i + 1] - offsets[i]):
                 hashes[i, j] += _mixed((np.uint64(place) << _BYTE | data[offsets[i] + place]) ^ _SEEDS[j])
             hashes[i, j] = _mixed(hashes[i, j] ^ np.uint64(offsets[i + 1] - offsets[i]))
-
-
-def id_faults(values: Any) -> Counter[str]:
-    """Count the values of an Arrow array that cannot be ids, by reason."""
-    faults: Counter[str] = Counter(missing=values.null_count)
-    if is_string(values.type):
-        faults["missing"] += int(pc.sum(pc.equal(pc.binary_length(values), 0)).as_py() or 0)
-    elif pa.types.is_uint64(values.type):
-        faults["above 2^63 - 1"] = int(
-            pc.sum(pc.greater(values, pa.scalar(_LARGEST_ID, pa.uint64()))).as_py() or 0
-        )
-    elif not pa.types.is_integer(values.type):
-        faults["neither texts nor whole numbers"] = len(values) - values.null_count
-    return +faults
 
 
 def identity_keys(keys: NDArray[Any], ids: Any, *, as_texts: bool) -> NDArray[Any]:
