@@ -127,7 +127,7 @@ def _identities(ingest: Ingest, piece: Piece, unit: int, batch: Batch) -> Any:
     """The ids of a batch, or the numbers of its records in the source, with those of passages."""
     if ingest.ids:
         return batch.document_id.cast(ingest.ids)
-    found = np.asarray(batch.rows if batch.numbers is None else batch.numbers, np.int64)
+    found = np.asarray(batch.numbers, np.int64)
     first = piece.first_rows[unit - piece.group.first] + (ingest.grows.documents_read if ingest.grows else 0)
     numbers = pa.array(first + found)
     return numbers if ingest.source.tokenizer.options.split is None else passage_ids(numbers, found)

@@ -43,6 +43,7 @@ from streaming_jsmf.ingestion.readers.values import (
     holds_strings,
     invalid_rows,
     is_text,
+    mended,
     require_columns,
     storable,
     without_surrogates,
@@ -152,7 +153,7 @@ class TextReader(RecordReader):
         faults: dict[int, str] = {}
         for name, values in columns.items():
             if invalid := invalid_rows(values):
-                columns[name] = without_surrogates(values)
+                columns[name] = mended(values, without_surrogates)
                 wrong = invalid_rows(columns[name])
                 faults |= dict.fromkeys(wrong, f"{name} holds a byte that is not UTF-8")
                 if len(wrong) < len(invalid):
