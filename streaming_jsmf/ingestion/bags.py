@@ -154,7 +154,7 @@ def scatter_unit(ingest: Ingest, group: Group) -> Record:
 
 def read_group(ingest: Ingest, group: Group) -> Record:
     """Task: read the units of a group into pieces, in one pass."""
-    files = TaskFiles(ingest.root, ingest.directory(group))
+    files = TaskFiles(ingest.root, group.directory)
     contents, pieces = Contents(), list[Mapping[str, float]]()
     with files.local() as directory:
         batches = _batches(ingest, group, contents, directory)
@@ -329,7 +329,7 @@ class PieceWriter:
 
 def piece_batches(ingest: Ingest, piece: Piece) -> Iterator[tuple[int, Batch]]:
     """Yield unit number and good documents of a piece, with codes over its words; ``StoreError`` if damaged."""
-    path = ingest.place(piece, "bags")
+    path = ingest.root / piece.file("bags")
     with own_file(path), opened(path) as file:
         for record in _records(file):
             codes, names = record.column("codes"), record.schema.names

@@ -143,8 +143,7 @@ def find_repeated_ids(
     A guessed column that cannot be the ids, or repeats, becomes metadata, and the documents are numbered; this is
     logged. Raises ``InputError`` if another column repeats an id, unless bad records are quarantined.
     """
-    stems = [f"{ingest.directory(piece.group)}/{piece.number:04d}" for piece in pieces]
-    list_files(ingest.root, "keys", stems)
+    list_files(ingest.root, "keys", [piece.file("") for piece in pieces])
     name = ingest.guessed_id
     if name is not None and types and ingest.grows is not None and ingest.grows.numbered:
         return ingest
@@ -210,7 +209,7 @@ def list_repeats(ingest: Ingest, item: tuple[str, int]) -> Record:
         ordinals, pieces = (np.asarray(tables.column(name)) for name in ("ordinal", "piece"))
         without = {piece: ordinals[pieces == piece] for piece in np.unique(pieces).tolist()}
     stems = files_of(ingest.root, "keys")
-    paths = [ingest.root / f"{stem}.{step}" for stem in stems]
+    paths = [ingest.root / f"{stem}{step}" for stem in stems]
     bucket = dict(enumerate(in_threads(partial(_keys_in, number=number), paths)))
     for piece, ordinals in without.items():
         bucket[piece] = bucket[piece][~np.isin(bucket[piece]["ordinal"], ordinals)]

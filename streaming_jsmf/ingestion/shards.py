@@ -78,7 +78,7 @@ def write_piece(ingest: Ingest, item: tuple[str, Piece]) -> Record:
                 of_units.append((unit, kept.n_documents))
             ordinal += batch.n_documents
         if ordinal != piece.documents:  # a stream that is cut between batches looks complete
-            raise damaged(ingest.place(piece, "bags"))
+            raise damaged(ingest.root / piece.file("bags"))
         if step == WRITE:
             save_bad(writer.directory / "repeated.bad", ingest, repeated)
 
@@ -119,7 +119,7 @@ def _words_of(ingest: Ingest, piece: Piece) -> NDArray[Any]:
 
 
 def _codes_and_words(ingest: Ingest, piece: Piece) -> tuple[NDArray[np.int64], Any]:
-    table = read_table(ingest.place(piece, "words")).combine_chunks()
+    table = read_table(ingest.root / piece.file("words")).combine_chunks()
     return np.asarray(table.column("id")), table.column("word").combine_chunks()
 
 

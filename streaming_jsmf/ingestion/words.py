@@ -101,7 +101,7 @@ def with_language(ingest: Ingest, found: Counter[str], counts: Iterable[WordCoun
 
 
 def choose_words(ingest: Ingest, n_documents: int, totals: Sequence[StorePath]) -> Selection:
-    """Choose the words to keep, from the tables of ``count_words``. Memory: the kept words, and ``MERGE_ROWS`` rows."""
+    """Choose the words to keep, from the tables of ``counts_of``. Memory: the kept words, and ``MERGE_ROWS`` rows."""
     counts = word_counts(ingest, totals)
     if ingest.vocabulary is not None:
         selection = match_words(counts, ingest.vocabulary)
@@ -144,11 +144,13 @@ def new_words(ingest: Ingest, n_documents: int, totals: Sequence[StorePath]) -> 
     }
 
 
-def count_words(ingest: Ingest, executor: Executor, pieces: Sequence[Piece]) -> list[StorePath]:
-    """Step: sum the counts of all words over all pieces; return a table for each range."""
-    files = [f"{ingest.directory(piece.group)}/{piece.number:04d}.words" for piece in pieces]
-    key = "word" if ingest.n_words is None else "id"
-    return sum_files(ingest.folder, executor, "words", files, key, ingest.ranges)
+def counts_of(ingest: Ingest, executor: Executor, pieces: Sequence[Piece], kind: str) -> list[StorePath]:
+    """Step: sum the counts of all words, or forms of stems, over all pieces; return a table for each range, if any."""
+    if kind == "forms" and ingest.source.tokenizer.options.stemmer is None:
+        return []
+    key = "form" if kind == "forms" else "word" if ingest.n_words is None else "id"
+    files = [piece.file(kind) for piece in pieces]
+    return sum_files(ingest.folder, executor, kind, files, key, ingest.ranges)
 
 
 def word_counts(ingest: Ingest, totals: Sequence[StorePath]) -> Iterable[WordCounts]:
@@ -156,14 +158,6 @@ def word_counts(ingest: Ingest, totals: Sequence[StorePath]) -> Iterable[WordCou
     return (
         merged(totals) if ingest.words is None else [totals_of(totals, pa.array(ingest.words, pa.string()))]
     )
-
-
-def count_forms(ingest: Ingest, executor: Executor, pieces: Sequence[Piece]) -> list[StorePath]:
-    """Step: as ``count_words``, of the forms of words; no tables without a stemmer."""
-    if ingest.source.tokenizer.options.stemmer is None:
-        return []
-    files = [f"{ingest.directory(piece.group)}/{piece.number:04d}.forms" for piece in pieces]
-    return sum_files(ingest.folder, executor, "forms", files, "form", ingest.ranges)
 
 
 def full_forms(tables: Sequence[StorePath], words: Any) -> Any:
