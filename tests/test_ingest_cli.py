@@ -359,5 +359,10 @@ def test_columns_in_another_order_and_ids_that_do_not_fit(tmp_path: Path) -> Non
         again(source, tmp_path / "more", **NAMED)
     guessed = again(source, tmp_path / "guessed")
     assert list(bags_of(guessed)) == [0, 1, 2, 3]
+    unnamed = table.slice(0, 1).set_column(2, "doc_id", pa.array([""]))
+    empty = write_bags(tmp_path / "empty", [GOOD])
+    pq.write_table(unnamed, empty / "0.parquet")
+    with pytest.raises(InputError, match="row 0 from 0: doc_id is empty"):
+        again(empty, tmp_path / "more", **NAMED)
     kept = again(source, tmp_path / "more", on_bad_record="quarantine", **NAMED)
     assert list(bags_of(kept)) == [0, 1, 2**63 - 1]

@@ -308,9 +308,8 @@ def _characters(values: Any) -> tuple[Any, str]:
     """Strings, or lists of them, without bytes that are not UTF-8."""
     if is_valid(values):
         return values, ""
-    return mended(
-        values, lambda raw: as_characters(raw).encode()
-    ), "bytes that are not UTF-8 are replaced by U+FFFD"
+    kept = mended(values, lambda raw: as_characters(raw).encode())
+    return kept, "bytes that are not UTF-8 are replaced by U+FFFD"
 
 
 def as_characters(raw: bytes) -> str:
