@@ -10,7 +10,7 @@ methods but Gibbs sampling start from the spectral topics (scan and inference wi
   for any number of documents. The default of `polish` is drawn from 10,000 documents on, and relaxed below;
 - *sequential*, *annealed*: sweeps of Gibbs sampling token by token after 10 steps of polish, and two steps of CVB0 at
   the end; annealed sweeps begin with a temperature above 1;
-- *Gibbs*: tomotopy, sweeps of one chain.
+- *Gibbs*: tomotopy, sweeps of one chain; *anchortopics* and *MiniBatchNMF* (scikit-learn) with their defaults.
 
 NAME=SOURCE@8 uses one of every eight documents. Measures: perplexity of held-out documents by completion (the same
 halves for all) with shares by CVB0 and by Gibbs sampling, NPMI of the 10 top words in fitted and held-out documents,
@@ -29,7 +29,7 @@ import re
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import cache, partial
@@ -80,6 +80,13 @@ BEFORE, AFTER = 10, 2
 
 LISTED = 10
 
+#: Models of other libraries: (counts, K, seed, steps) -> topics after each number of steps.
+PEERS: dict[str, Callable[[sparse.csr_array, int, int, Sequence[int]], Iterable[peers.PeerTopics]]] = {
+    "Gibbs": peers.gibbs,
+    "anchortopics": lambda counts, n_topics, seed, _: [peers.anchor_topics(counts, n_topics, seed)],
+    "MiniBatchNMF": lambda counts, n_topics, seed, _: [peers.scikit_nmf(counts, n_topics, seed)],
+}
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -105,12 +112,12 @@ class Cell:
     def rows(self) -> list[Row]:
         """Compute all rows, in one thread."""
         split = Split.of(read_counts(Path(self.path))[:: self.part], self.seed)
-        found = self._chain(split) if "Gibbs" in self.methods else self._started(split)
+        found = self._started(split) if self.methods[0] not in PEERS else self._of_peer(split)
         return [{"seconds": float(arrays["seconds"]), **quality(split, arrays)} for arrays in found]
 
-    def _chain(self, split: Split) -> Iterator[Arrays]:
+    def _of_peer(self, split: Split) -> Iterator[Arrays]:
         wanted = [key["steps"] for key in self.row_keys()]
-        for each in peers.gibbs(split.fitted, self.K, self.seed, wanted):
+        for each in PEERS[self.methods[0]](split.fitted, self.K, self.seed, wanted):
             yield {"word_topic": each.word_topic, "prior": each.prior, "seconds": np.array(each.cpu_seconds)}
 
     def _started(self, split: Split) -> Iterator[Arrays]:
@@ -252,8 +259,8 @@ def cells_of(
         source, _, part = each.partition("@")
         name, corpus = prepared(source, folder, words)
         corpora[f"{name}/{part}" if part else name] = corpus, int(part or 1)
-    groups: list[tuple[str, ...]] = [("Gibbs",)] if "Gibbs" in methods else []
-    groups += [tuple(rest)] if (rest := [name for name in methods if name != "Gibbs"]) else []
+    groups: list[tuple[str, ...]] = [(name,) for name in methods if name in PEERS]
+    groups += [tuple(rest)] if (rest := [name for name in methods if name not in PEERS]) else []
     cells = [
         Cell(name, str(corpus.root), corpus.fingerprint, part, n_topics, seed, group)
         for seed, (name, (corpus, part)), n_topics, group in product(
@@ -281,9 +288,7 @@ def rows_of(cells: Sequence[Cell], results: Results) -> Iterator[Row]:
     "--processes", default=1, show_default=True, help="Number of cells that are computed at a time."
 )
 @click.option("--minutes", default=1e9, help="Start no cell after this time.")
-@click.option(
-    "--picture/--no-picture", default=True, show_default=True, help="Draw the figure (requires matplotlib)."
-)
+@options.PICTURE
 @options.quick("300 words of the shipped corpus, without Gibbs sampling")
 @options.ONLY_KEPT
 def main(

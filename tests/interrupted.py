@@ -104,9 +104,22 @@ def in_a_task_without_end(number: int) -> None:
         signal.raise_signal(number)
 
 
+def _kill_once(number: int, ready: Callable[[], bool]) -> None:
+    """Send the signal to another thread than the main one, a moment after ``ready()``."""
+
+    def kill() -> None:
+        while not ready():
+            time.sleep(0.01)
+        time.sleep(0.1)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=kill, daemon=True).start()
+
+
 def in_compiled_code(number: int) -> None:
     """The signal does not reach the main thread, as during a long call of a library."""
-    threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
+    main = threading.get_ident()
+    _kill_once(number, lambda: sys._current_frames()[main].f_code.co_name == "wait")
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     threading.Event().wait()
 
@@ -114,7 +127,7 @@ def in_compiled_code(number: int) -> None:
 def twice(number: int) -> None:
     """The second signal ends the process without waiting."""
     interrupts.GRACE, interrupts._ONE = float(PATIENCE), 0.0
-    threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
+    _kill_once(number, lambda: interrupts._raised is not None)
     in_a_task_without_end(number)
 
 

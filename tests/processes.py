@@ -32,6 +32,29 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "streaming_jsmf", *map(str, arguments)]
 
 
+#: Runs a command until so many parts of a step are committed, and waits there, whatever the load of the machine is.
+HELD = """
+import threading
+from streaming_jsmf.__main__ import main
+from streaming_jsmf.jobs.checkpoints import Checkpoints
+
+commit = Checkpoints.commit_part
+
+def commit_and_hold(records, *arguments):
+    commit(records, *arguments)
+    if len(records.parts()) >= {parts}:
+        threading.Event().wait()
+
+Checkpoints.commit_part = commit_and_hold
+main()
+"""
+
+
+def held(parts: int, *arguments: object) -> list[str]:
+    """A command that stops in its middle, to be killed or interrupted there."""
+    return [sys.executable, "-c", HELD.format(parts=parts), *map(str, arguments)]
+
+
 def _environment(changes: dict[str, str]) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": SOURCE, **changes}
 

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.linalg import qr
-from scipy.stats import ortho_group
 
 from pipelines.common.matching import match_topics
 from streaming_jsmf import InferSettings, ScanSettings, fit, infer, open_model, scan
@@ -127,18 +126,6 @@ def test_law_is_aw_and_the_oracle_where_no_entry_is_negative(
     np.testing.assert_allclose(low.word_topic, slow.word_topic, atol=1e-8)
     np.testing.assert_allclose(low.topic_given_word, slow.topic_given_word, atol=1e-6)
     np.testing.assert_allclose(low.topic_topic, slow.topic_topic, rtol=1e-5)
-
-
-def test_topics_are_invariant_to_rotations_and_follow_the_words() -> None:
-    y, _, _ = separable(3)
-    u = row_sums(y)
-    found = low_rank_anchor_words(y, u, EVERYWHERE)
-    again = low_rank_anchor_words(y @ ortho_group.rvs(K, random_state=1), u, EVERYWHERE)
-    np.testing.assert_array_equal(found.anchors.words, again.anchors.words)
-    np.testing.assert_allclose(found.word_topic, again.word_topic, atol=1e-9)
-    order = np.random.default_rng(0).permutation(N)
-    shuffled = low_rank_anchor_words(y[order], u[order], EVERYWHERE)
-    assert match_topics(shuffled.word_topic, found.word_topic[order]).mean_l1 < 1e-8
 
 
 @RULES
@@ -318,17 +305,6 @@ def test_a_tandem_anchor_is_its_words_counted_as_one() -> None:
         np.testing.assert_allclose(found.topic_topic, slow.topic_topic, rtol=1e-6)
 
 
-def test_words_of_one_topic_as_a_tandem_anchor_recover_exact_topics() -> None:
-    # Topics of disjoint words: every word is an anchor, and any mean of the words of a topic is its vertex.
-    b = np.kron(np.eye(4), np.ones((5, 1)) / 5)
-    a = np.full((4, 4), 0.02) + np.diag([0.1, 0.2, 0.16, 0.22])
-    y = b @ np.linalg.cholesky(a)
-    rules = AnchorRules(given=[[0, 1, 4], [5, 9], [12], [15, 16, 17, 18, 19]])
-    found = low_rank_anchor_words(y, y @ y.sum(axis=0), np.full(20, 50), rules)
-    np.testing.assert_allclose(found.word_topic, b, atol=1e-10)
-    np.testing.assert_allclose(found.topic_topic, a, atol=1e-10)
-
-
 def test_given_words_may_be_rare_and_those_without_mass_are_left_out() -> None:
     y = factor(3, np.ones(4))
     u, frequency = y @ y.sum(axis=0), EVERYWHERE.copy()
@@ -354,15 +330,6 @@ def test_given_anchors_that_say_the_same_are_refused() -> None:
         DegenerateAnchorsError, match=r"only 1 words are far enough apart.*other anchor words"
     ):
         low_rank_anchor_words(y, y @ y.sum(axis=0), EVERYWHERE, AnchorRules(given=[[0], [1]]))
-
-
-def test_a_string_is_a_word_and_not_its_letters() -> None:
-    assert InferSettings(3, anchor_words=["god", ("car", "engine")]).anchor_words == (
-        ("god",),
-        ("car", "engine"),
-    )
-    with pytest.raises(InputError, match="anchor_words is 'god'"):
-        InferSettings(3, anchor_words="god")
 
 
 def test_guided_topics_leave_out_words_that_cannot_serve(
@@ -416,27 +383,22 @@ def test_the_command_line_takes_a_list_and_a_file(moments: Moments, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("options", "line"),
+    ("words", "line"),
     [
-        (("--anchor-words", "word0003,nothing"), "'nothing' is not in the vocabulary"),
-        (("--anchor-words", "word0003,,word0001"), "'word0003,,word0001'"),
-        (("--anchor-words", "word0003,word0003"), "'word0003' twice"),
-        (("--anchor-words", ",".join(["word0003"] * 50)), "--anchor-words has 50 entries"),
+        ("word0003,,word0001", "'word0003,,word0001'"),
+        ("word0003,word0003", "'word0003' twice"),
+        (",".join(f"word{number}" for number in range(6)), "--anchor-words has 6 entries"),
+        (b"# nothing\n", "the file has no words"),
+        (b"\xff\xfe", "cannot be read as UTF-8"),
     ],
 )
-def test_wrong_options_end_in_one_line(
-    moments: Moments, tmp_path: Path, invoke: Command, options: tuple[str, ...], line: str
+def test_bad_lists_of_words_are_refused(
+    words: str | bytes, line: str, tmp_path: Path, invoke: Command
 ) -> None:
-    refused(invoke("infer", moments.path, tmp_path / "m", "--topics", 5, *options), 2, line)
-    assert not (tmp_path / "m").exists()
-
-
-@pytest.mark.parametrize(
-    ("content", "line"), [(b"# nothing\n", "the file has no words"), (b"\xff\xfe", "cannot be read as UTF-8")]
-)
-def test_a_bad_file_of_words_is_refused(content: bytes, line: str, tmp_path: Path, invoke: Command) -> None:
-    (tmp_path / "seeds").write_bytes(content)
-    refused(invoke("infer", "m", "n", "--topics", 5, "--anchor-words", tmp_path / "seeds"), 2, line)
+    if isinstance(words, bytes):
+        (tmp_path / "seeds").write_bytes(words)
+    given = words if isinstance(words, str) else tmp_path / "seeds"
+    refused(invoke("infer", "m", "n", "--topics", 5, "--anchor-words", given), 2, line)
 
 
 @pytest.mark.parametrize("options", [{"anchors": "soft-clique"}, {"correlations": "refined"}])
@@ -453,14 +415,6 @@ def test_every_method_makes_a_model_and_records_itself(
         assert model.metrics["reconstruction_error"] <= plain.metrics["reconstruction_error"] + 1e-9
     with pytest.raises(InputError, match="one of"):
         InferSettings(5, **dict.fromkeys(options, "else"))
-
-
-def test_a_whole_number_is_the_same_setting_as_an_integer(
-    moments: Moments, tmp_path: Path, invoke: Command
-) -> None:
-    first = infer(moments, tmp_path / "m", 5, anchor_min_df=2)
-    assert invoke("infer", moments.path, tmp_path / "m", "--topics", 5, "--anchor-min-df", 2).code == 0
-    assert read_model(tmp_path / "m").provenance["fingerprint"] == first.provenance["fingerprint"]
 
 
 # -- Anchors of drawn documents: the default finds topics about as well as the planted anchors do --
@@ -521,20 +475,6 @@ def test_words_of_one_document_are_not_anchors_and_do_no_harm(tmp_path: Path) ->
             assert (arrays["anchors"] >= 40).all()
 
 
-def test_more_topics_than_the_corpus_carries_end_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    # Three kinds of documents, over and over: C has no more than three positive eigenvalues.
-    kinds = np.random.default_rng(0).integers(1, 9, (3, 30)) * (np.arange(30) % 3 == np.arange(3)[:, None])
-    corpus = write_corpus(tmp_path / "corpus", np.tile(kinds, (100, 1)))
-    assert (np.linalg.eigvalsh(reference.cooccurrence(np.tile(kinds, (100, 1)))) > 1e-9).sum() == 3
-    assert run(["fit", str(corpus), str(tmp_path / "model"), "--topics", "5"]) == 2
-    error = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
-    assert len(error) == 1
-    assert "3" in error[0]
-    assert "--topics" in error[0]
-
-
 # -- SoftClique against all cliques, and what it promises about its searches --
 
 
@@ -572,13 +512,6 @@ def test_most_searches_end_in_the_lightest_clique() -> None:
         lightest.append(oracle.lightest_clique(C, 3, allowed))
     reached = np.isclose(weights, lightest, atol=1e-12)
     assert reached.mean() > 0.8
-
-
-def test_a_planted_clique_is_found() -> None:
-    C = graph(60, 5, 0.0) + 0.1
-    planted = [3, 17, 40, 41, 58]
-    C[np.ix_(planted, planted)] = 1e-4
-    np.testing.assert_array_equal(search(C, 5, np.ones(60, dtype=bool))[0].words, planted)
 
 
 def test_ties_go_to_the_lowest_ids_whatever_the_start() -> None:

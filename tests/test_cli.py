@@ -32,9 +32,7 @@ from streaming_jsmf.moments.stages.range import RangeReduction
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.topics.store import read_model
 from tests import outcomes
-from tests.cases import each_once
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
-from tests.damage import SOME
 from tests.outcomes import Outcome
 from tests.processes import PATIENCE, ended
 from tests.processes import command as process
@@ -133,14 +131,6 @@ def model(made_model: Path, tmp_path: Path) -> Path:
 # --- success
 
 
-def test_scan_infer_topics(corpus: Path, tmp_path: Path) -> None:
-    assert done("scan", corpus, tmp_path / "m", *SMALL_SCAN) == f"moments: {tmp_path / 'm'}\n"
-    inferred = done("infer", tmp_path / "m", tmp_path / "model", "--topics", "5")
-    assert inferred.startswith(f"model: {tmp_path / 'model'}\n")
-    assert done("topics", tmp_path / "model") == inferred
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "model"]
-
-
 def topics(path: object, *options: object) -> Any:
     """The topics of a model or of several as JSON."""
     return json.loads(done("topics", path, "--json", *options))
@@ -190,14 +180,6 @@ def test_topics_are_sorted_by_share_except_in_json(made_model: Path) -> None:
     assert [row["topic"] for row in topics(made_model, "--sort", "share")] == by_share
 
 
-def test_the_table_of_topics_fits_80_columns_and_breaks_no_word(tmp_path: Path) -> None:
-    names = [f"two words {number:02d}" for number in range(N_WORDS)]
-    path = write_corpus(tmp_path / "c", planted(150, N_WORDS, 3, length=40, seed=3).counts, names=names)
-    shown = done("fit", path, tmp_path / "m", "--topics", "3", *SCAN)
-    assert max(len(line) for line in shown.splitlines() if not line.startswith("model: ")) <= 80
-    assert ", ".join(topics(tmp_path / "m")[0]["prominent"]) in " ".join(shown.split())
-
-
 def test_topics_lists_more_words_than_the_model_stores(made_model: Path) -> None:
     model = read_model(made_model)
     order = np.argsort(-model.arrays["word_topic"], axis=0, kind="stable")[:30].T
@@ -221,12 +203,6 @@ def test_infer_takes_several_topic_numbers(made_moments: Path, tmp_path: Path) -
     assert done("topics", models) == "".join(done("topics", path) for path in paths)
     assert topics(models) == [{"model": path, "topics": topics(path)} for path in paths]
     assert [line["model"] for line in table(models)] == [paths[0]] * 3 + [paths[1]] * 5
-
-
-def test_fit_is_a_scan_and_an_inference(corpus: Path, made_model: Path, tmp_path: Path) -> None:
-    done("fit", corpus, tmp_path / "model", "--topics", "5", "--no-polish", *SCAN)
-    assert topics(tmp_path / "model") == topics(made_model)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "model.moments"]
 
 
 def test_fit_of_several_topic_numbers_scans_once_and_resumes(corpus: Path, tmp_path: Path) -> None:
@@ -316,21 +292,6 @@ def test_info_is_a_page_for_people(
             line for line in shown.splitlines() if str(path) not in line and str(corpus.parent) not in line
         ]
         assert max(map(len, without_paths)) <= 80
-
-
-@pytest.mark.parametrize("name", ["s.parquet", "s.zarr", "s"])
-def test_info_of_topic_shares(corpus: Path, made_model: Path, tmp_path: Path, name: str) -> None:
-    done("transform", made_model, corpus, tmp_path / name)
-    assert "shares: " in done("info", tmp_path / name, "--verify")
-    found = {"kind": "shares", "complete": True, "documents": 150, "shares_of_each": 5}
-    assert info(tmp_path / name).items() >= found.items()
-    data = next(
-        path for path in [*(tmp_path / name).glob("**/topic_shares/c/0/0"), *tmp_path.rglob("*.parquet")]
-    )
-    content = bytearray(data.read_bytes())
-    content[len(content) // 3] ^= 255
-    data.write_bytes(content)
-    assert command("info", tmp_path / name, "--verify").code == 3
 
 
 def test_info_as_json(
@@ -473,18 +434,6 @@ REFUSED: list[tuple[str, ...]] = [
     ("scan {corpus} {new} SMALL --memory 100MiB", "MiB and --memory allows 100.00 MiB"),
     ("scan {corpus} {new} SMALL --scheduler tcp://127.0.0.1:1", "at tcp://127.0.0.1:1"),
     *(
-        (f"{verb} {{{taken}}} --topics 3", f"{{{taken}}}", "exists already")
-        for verb in ("fit {corpus}", "infer {moments}")
-        for taken in ("file", "directory", "model")
-    ),
-    *(
-        (
-            f"fit {{corpus}} {{{taken}}} --topics 3 --overwrite SCAN",
-            f"{{{taken}}}: exists already and is not a model",
-        )
-        for taken in ("file", "directory")
-    ),
-    *(
         (command, f"{{{kind}}}", "moments store")
         for kind in ("file", "directory", "model")
         for command in (f"scan {{corpus}} {{{kind}}} SMALL", f"infer {{{kind}}} {{new}} --topics 3")
@@ -564,22 +513,6 @@ def test_wrong_input_is_refused_in_one_line(
         refused(*case, code=code, folder=places["new"].parent, **places)
 
 
-def test_another_seed_or_corpus_is_refused_with_both_fingerprints(
-    counts: Counts, corpus: Path, moments: Path, refused: Refused, tmp_path: Path
-) -> None:
-    other = write_corpus(tmp_path / "corpus", counts[1:])
-    corpora = [found["fingerprint"][:12] for found in (info(moments)["corpora"][0], info(other))]
-    at = {"corpus": corpus, "moments": moments, "other": other}
-    refused(
-        "scan {corpus} {moments} SMALL --seed 4",
-        "{moments}",
-        "seed: stored 0, asked 4",
-        "fingerprint stored",
-        **at,
-    )
-    refused("scan {other} {moments} SMALL", "{moments}", "other input", *corpora, **at)
-
-
 def test_a_full_disk_ends_in_one_line_and_the_scan_resumes(counts: Counts, tmp_path: Path) -> None:
     wide = np.zeros((len(counts), 400), dtype=np.int64)
     wide[:, :N_WORDS] = counts
@@ -598,66 +531,6 @@ def test_a_full_disk_ends_in_one_line_and_the_scan_resumes(counts: Counts, tmp_p
 
 
 # --- damage: exit code 3, the part named
-
-
-def _group(attributes: dict[str, Any]) -> str:
-    return json.dumps({"zarr_format": 3, "node_type": "group", "attributes": attributes})
-
-
-#: Contents of a metadata file in the place of its text.
-RECORDS = [lambda text: text[: len(text) // 2], "", "[1, 2]", "{}", '{"attributes": {}}', "\udcff\udcfe"]
-ROOTS = [
-    lambda text: text[: len(text) // 2],
-    "",
-    _group({"kind": "streaming_jsmf.moments"}),
-    _group({"kind": "streaming_jsmf.moments", "manifest": {}}),
-]
-MODEL_ROOTS = [_group({"kind": "streaming_jsmf.model", **version}) for version in ({}, {"format_version": 2})]
-
-#: Verbs that read moments, and what the scan and info of damage read.
-SCANS, INFERS, INFO = "scan {corpus} {moments} SMALL", "infer {moments} {new} --topics 3", "info {moments}"
-ARRAYS = ["word", "row_sum", "diagonal", "document_frequency", "term_count", "eigenvectors"]
-
-
-@pytest.mark.parametrize(
-    ("damaged", "fault", "line"),
-    [
-        *each_once([f"moments/{name}" for name in ARRAYS], SOME, [INFERS, INFO]),
-        *each_once(["moments/basis", "moments/projection"], SOME, [INFERS]),
-        *each_once(["model/prominent_words"], SOME, ["topics {model}", "info {model}"]),
-        *each_once(["moments/records/range/zarr.json"], RECORDS, [INFERS, INFO]),
-        *each_once(["moments/zarr.json"], ROOTS, [SCANS, INFERS, INFO]),
-        *each_once(["model/zarr.json"], MODEL_ROOTS, ["topics {model}", "info {model}"]),
-    ],
-)
-def test_damage_is_named(
-    damaged: str, fault: Any, line: str, corpus: Path, refused: Refused, request: Any, tmp_path: Path
-) -> None:
-    name = damaged.partition("/")[0]
-    store = request.getfixturevalue(name)
-    path = tmp_path / damaged
-    if path.is_file():
-        text = fault(path.read_text(encoding="utf-8")) if callable(fault) else fault
-        path.write_text(text, encoding="utf-8", errors="surrogateescape")
-        named = [str(store), *(["range"] if "range" in damaged else [])]
-    else:
-        fault(next(chunk for chunk in (path / "c").rglob("*") if chunk.is_file()))
-        named = [str(path)]
-    refused(line, *named, code=3, corpus=corpus, new=tmp_path / "new", **{name: store})
-
-
-@pytest.mark.parametrize("line", [SCANS, "info {corpus}", "scan {corpus} {unfinished} SMALL"])
-def test_a_truncated_parquet_file_is_named_and_read_once_mended(
-    line: str, counts: Counts, unfinished: Path, refused: Refused, tmp_path: Path
-) -> None:
-    path = write_corpus(tmp_path / "c", counts, row_group_rows=25)
-    shard = path / "part-00001.parquet"
-    whole = shard.read_bytes()
-    shard.write_bytes(whole[: len(whole) // 2])
-    at = {"corpus": path, "unfinished": unfinished, "moments": tmp_path / "m"}
-    refused(line, str(shard), "truncated", code=3, **at)
-    shard.write_bytes(whole)
-    assert command(*_arguments(line, **at)).code == 0
 
 
 def test_a_parquet_file_truncated_while_it_is_scanned(

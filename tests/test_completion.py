@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shutil
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,6 @@ from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.events import Event, StageStarted
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
-from streaming_jsmf.reporting.report import report
 from streaming_jsmf.topics.infer import infer
 from streaming_jsmf.topics.parameters import TopicParameters
 from streaming_jsmf.topics.store import read_model, write_model
@@ -107,17 +105,6 @@ def test_evaluate_gives_the_oracles_perplexity(
 def _keys(topics: TopicParameters) -> NDArray[np.uint64]:
     """As a pass knows words; which number a word has is its own affair."""
     return hash_values(pa.array(topics.words))[:, 0].copy()
-
-
-def test_a_report_and_a_second_evaluation_show_what_is_stored(
-    models: Path, corpus_path: Path, tmp_path: Path
-) -> None:
-    model = Path(shutil.copytree(models / "stod", tmp_path / "model"))
-    first = evaluate(model, EvaluationRequest(corpus=str(corpus_path)), SYNCHRONOUS)
-    assert evaluate(model)["metrics"]["perplexity"] == first["metrics"]["perplexity"]
-    page = report(model, tmp_path / "page.html")
-    assert isinstance(page, Path)
-    assert f"{first['metrics']['perplexity']['model']:.4g}" in page.read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -337,29 +324,6 @@ def test_the_seed_draws_other_halves_and_the_same_seed_the_same() -> None:
     assert case.completed(seed=1) != case.completed(seed=2)
 
 
-def test_one_topic_that_is_the_unigram_distribution_has_its_perplexity() -> None:
-    case = CompletionCase(4)
-    case.word_topic = (case.probability / case.probability.sum())[:, None]
-    case.prior = np.ones(1)
-    found = case.completed()
-    assert found.perplexity == pytest.approx(found.unigram_perplexity, rel=1e-12)
-    assert found.without_mass == 0
-
-
-def test_true_topics_are_better_than_others_and_these_than_none() -> None:
-    random = np.random.default_rng(0)
-    topics = random.dirichlet(np.full(200, 0.1), size=(2, 5)).transpose(0, 2, 1)
-    prior = np.full(5, 0.2)
-    shares = random.dirichlet(prior, size=200)
-    counts = csr_array(np.array([random.multinomial(80, topics[0] @ row) for row in shares]))
-    probability = counts.sum(axis=0) + 0.5
-    true, half, wrong = (
-        Completer.of(B, prior, probability).complete(counts)
-        for B in (topics[0], (topics[0] + probability[:, None] / probability.sum()) / 2, topics[1])
-    )
-    assert true.perplexity < half.perplexity < half.unigram_perplexity < wrong.perplexity
-
-
 def test_nothing_to_score_has_no_perplexity() -> None:
     for counts in (np.zeros((0, 30), int), np.zeros((2, 30), int)):
         found = CompletionCase(0).completed(counts)
@@ -391,15 +355,6 @@ class SharesCase:
 
 
 shares_cases = st.integers(0, 2**16).map(SharesCase)
-
-
-@given(shares_cases)
-def test_rows_are_shares_and_empty_documents_get_the_prior(case: SharesCase) -> None:
-    found = case.found()
-    assert found.shares.min() > 0
-    np.testing.assert_allclose(found.shares.sum(axis=1), 1, rtol=1e-14)
-    np.testing.assert_allclose(found.shares[:2], np.tile(case.prior / case.prior.sum(), (2, 1)), rtol=1e-6)
-    assert found.remaining[:2].max() < 1e-4
 
 
 @given(case=shares_cases, seed=st.integers(0, 2**16))
@@ -461,16 +416,3 @@ def test_kinds_of_counts_give_the_same_bits() -> None:
         for array in (block.data, block.indices, block.indptr):
             array.setflags(write=False)
         np.testing.assert_array_equal(document_topics(block, case.word_topic, case.prior).shares, expected)
-
-
-def test_the_error_falls_with_the_length_of_documents() -> None:
-    random = np.random.default_rng(0)
-    word_topic, prior = random.dirichlet(np.full(400, 0.1), size=8).T, np.full(8, 0.2)
-    errors = []
-    for length in (0, 10, 40, 160, 640, 2560):
-        truth = random.dirichlet(prior, size=300)
-        counts = np.array([random.multinomial(length, word_topic @ shares) for shares in truth])
-        found = document_topics(csr_array(counts), word_topic, prior).shares
-        errors.append(abs(found - truth).sum(axis=1).mean())
-    assert all(later < 0.7 * before for before, later in pairwise(errors)), errors
-    assert errors[-1] < 0.04

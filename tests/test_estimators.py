@@ -506,15 +506,3 @@ def test_a_corpus_with_its_vocabulary_elsewhere(tmp_path: Path) -> None:
     shutil.move(place / "vocab.txt", tmp_path / "names.txt")
     found = STOD(K, **ONE).fit(open_corpus(place, tmp_path / "names.txt"))
     assert found.feature_names_in_.tolist() == words(N)
-
-
-def test_a_damaged_corpus_is_a_store_error(corpus: Path, tmp_path: Path) -> None:
-    from streaming_jsmf import StoreError
-
-    broken = Path(shutil.copytree(corpus, tmp_path / "broken"))
-    [shard] = (broken / "documents").glob("*.parquet")
-    data = bytearray(shard.read_bytes())
-    data[len(data) // 3] ^= 255
-    shard.write_bytes(data)
-    with pytest.raises(StoreError):
-        LRJSMF(K, **ONE).fit(broken)

@@ -18,7 +18,7 @@ from tests.corpora import planted, write_corpus
 
 #: One topic, since most of the checks' small matrices of noise have co-occurrences of one positive eigenvalue. What
 #: needs several topics is checked below, on documents. One scan is quicker.
-ONE_TOPIC = {"n_topics": 1, "scheduler": "synchronous", "workers": 1}
+ONE_TOPIC: dict[str, Any] = {"n_topics": 1, "scheduler": "synchronous", "workers": 1}
 TOO_SHORT = dict.fromkeys(
     (
         "check_fit_score_takes_y",
@@ -35,7 +35,7 @@ WHOLE_COUNTS = dict.fromkeys(
 )
 
 
-@parametrize_with_checks([LRJSMF(**ONE_TOPIC)], expected_failed_checks=lambda _: WHOLE_COUNTS)
+@parametrize_with_checks([LRJSMF(polish_steps=1, **ONE_TOPIC)], expected_failed_checks=lambda _: WHOLE_COUNTS)
 @pytest.mark.filterwarnings("default")
 def test_the_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)

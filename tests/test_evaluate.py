@@ -9,16 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import jsonschema
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import InferSettings, ScanSettings
 from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.coherence import npmi
 from streaming_jsmf.evaluation.counts import (
     counts_of,
@@ -35,7 +33,6 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.simulation import simulate_lda
 from streaming_jsmf.simulation.truth import read_truth
-from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.infer import infer, infer_each
 from streaming_jsmf.topics.store import Model, open_model, read_model, write_model
 from tests import reference, reference_metrics
@@ -442,30 +439,6 @@ def test_info_lists_counted_corpora(
     assert kept == {"zarr.json", counts_path(model_path, corpus["fingerprint"]).name}
 
 
-def test_damaged_counts_are_named(model_path: Path, corpus_path: Path) -> None:
-    counted(model_path, corpus_path)
-    group = counts_path(model_path, open_corpus(corpus_path).fingerprint)
-    chunk, root = group / "document_pairs" / "c" / "0" / "0", group / "zarr.json"
-    model, whole = read_model(model_path), root.read_text()
-    damages: list[Callable[[], object]] = [
-        lambda: chunk.write_bytes(chunk.read_bytes()[:-4]),
-        lambda: chunk.unlink(),
-        lambda: root.write_text(whole.replace('"n_documents": 600', '"n_documents": 500')),
-        lambda: root.write_text("{"),
-        lambda: root.unlink(),
-    ]
-    for damage in damages:
-        data = chunk.read_bytes()
-        damage()
-        with pytest.raises(StoreError, match="evaluate with corpus") as caught:
-            read_training_counts(model_path, model)
-        assert str(group) in str(caught.value)
-        assert "\n" not in str(caught.value)
-        assert run(["info", str(model_path), "--json"]) == 3
-        chunk.write_bytes(data)
-        root.write_text(whole)
-
-
 def test_a_corpus_that_cannot_be_counted_is_refused_and_leaves_nothing(
     model_path: Path, corpus_path: Path, tmp_path: Path
 ) -> None:
@@ -485,26 +458,6 @@ def test_a_corpus_that_cannot_be_counted_is_refused_and_leaves_nothing(
     with pytest.raises(InputError, match="needs about"):
         counted(model_path, corpus_path, Execution("threads", 2, memory=10**6))
     assert stored_corpora(model_path) == []
-
-
-@pytest.mark.slow
-def test_counts_lie_behind_a_url_as_well(fitted: Path, corpus_path: Path, tmp_path: Path) -> None:
-    url = f"memory://{tmp_path.name}"
-    file_system = fsspec.filesystem("memory")
-    file_system.put(str(fitted / "model"), f"/{tmp_path.name}/model", recursive=True)
-    try:
-        place = store_path(f"{url}/model")
-        model: Model = read_model(place)
-        opened = open_corpus(corpus_path)
-        found = counts_of(place, model, opened, SYNCHRONOUS)
-        again = read_training_counts(place, model)
-        assert again is not None
-        np.testing.assert_array_equal(found.pairs, again.pairs)
-        left = file_system.find(f"/{tmp_path.name}/model/evaluation")
-        assert not any("partial" in name or "unfinished" in name for name in left)
-        assert sorted(open_model(place).variables) == sorted(open_model(fitted / "model").variables)
-    finally:
-        file_system.rm(f"/{tmp_path.name}", recursive=True)
 
 
 # -- What metrics are computed from: models of any engine, moments of any scan, a truth over other words --

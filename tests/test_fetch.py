@@ -232,16 +232,6 @@ def test_a_stored_gz_is_not_unpacked_though_the_server_calls_it_an_encoding(site
     assert found == {"a.txt.gz": sha256(packed)}
 
 
-def test_nothing_is_printed_but_the_bar(site, tmp_path, capfd):
-    site.answers["/a"] = Answer()
-    fetch(tmp_path, RemoteFile("a", f"{site.url}/a"))
-    assert capfd.readouterr() == ("", "")
-    fetch(tmp_path, RemoteFile("b", f"{site.url}/a"), progress=True)
-    printed = capfd.readouterr()
-    assert printed.out == ""
-    assert "100%" in printed.err
-
-
 def test_a_refused_request_leaves_no_connection_open(site, tmp_path):
     gc.collect()
     with warnings.catch_warnings(record=True) as found:

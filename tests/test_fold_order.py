@@ -8,21 +8,14 @@ from functools import reduce
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
 
-from streaming_jsmf.config import ScanSettings
-from streaming_jsmf.jobs.checkpoints import PACKED, Checkpoints, PartialResult
-from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.jobs.order import FAN_IN, FoldOrder
-from streaming_jsmf.jobs.run import WINDOW_PER_WORKER, Job, Part, run_job
-from streaming_jsmf.moments.stages.range import RangeReduction
-from streaming_jsmf.moments.store import read_store
+from streaming_jsmf.jobs.run import WINDOW_PER_WORKER, Job, Part
 from streaming_jsmf.storage.arrays import create_group
-from tests.corpora import planted, write_corpus
-from tests.stores import SYNCHRONOUS, digests, scanned
 
 Fold = Callable[[Any, Any], Any]
 
@@ -153,14 +146,6 @@ def test_no_order_of_tasks_and_no_kill_changes_a_fold(keep: bool, tmp_path: Path
         assert sum("part-" in name for name in stored) == (15 if keep else 0)
 
 
-@pytest.mark.parametrize("execution", [SYNCHRONOUS, Execution("threads", 4)], ids=lambda e: e.scheduler)
-def test_every_scheduler_folds_alike(execution: Execution, tmp_path: Path) -> None:
-    job = job_in(tmp_path / "w", (11,), 3)
-    with execution.executor() as executor:
-        run_job(job, executor)
-    assert job.result().arrays["trace"].tolist() == brackets((11,), 3)
-
-
 def tasks_of(job: Job, workers: int) -> list[tuple[Any, Any]]:
     """Keys and tasks in the order of parts."""
     graph = dict(job.graph(workers).__dask_graph__())  # type: ignore[union-attr]
@@ -191,45 +176,3 @@ def test_a_slow_part_does_not_fill_the_disk(tmp_path: Path) -> None:
 
 
 # -- stores -----------------------------------------------------------------------------------------------------------
-
-COUNTS = planted(440, 60, 4).counts
-SETTINGS = ScanSettings(max_topics=5, partition_nonzeros=400)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Corpora a and b of many partitions each."""
-    root = tmp_path_factory.mktemp("tree")
-    for name, rows in (("a", COUNTS[:230]), ("b", COUNTS[230:])):
-        write_corpus(root / name, rows, row_group_rows=20)
-        scanned(root / name, root / f"of-{name}", SETTINGS)
-        assert len(read_store(root / f"of-{name}").manifest.partitions) > FAN_IN + 1
-    return root
-
-
-def scan_until_the_disk_is_full(corpus: Path, store: Path) -> None:
-    """Fail after one part more than a group of folds."""
-    compute, done = RangeReduction.compute, list[int]()
-
-    def failing(reduction: RangeReduction, partition: Any) -> PartialResult:
-        done.append(partition.index)
-        if len(done) > FAN_IN + 1:
-            raise OSError("no space left")
-        return compute(reduction, partition)
-
-    with (
-        mock.patch.object(RangeReduction, "compute", failing),
-        pytest.raises(OSError, match="no space left"),
-    ):
-        scanned(corpus, store, SETTINGS)
-
-
-@pytest.mark.slow
-def test_a_damaged_group_is_detected_and_repaired(folder: Path, tmp_path: Path) -> None:
-    store = tmp_path / "m"
-    scan_until_the_disk_is_full(folder / "a", store)
-    [fold] = (store / "partials").glob("range-fold-*")
-    chunk = fold / PACKED
-    chunk.write_bytes(chunk.read_bytes()[:-7])
-    scanned(folder / "a", store, SETTINGS)
-    assert digests(store) == digests(folder / "of-a")

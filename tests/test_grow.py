@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 import shutil
 from dataclasses import replace
@@ -15,12 +14,10 @@ from numpy.typing import NDArray
 
 from pipelines.common.matching import yy_error
 from streaming_jsmf.config import ScanSettings
-from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.changes import Changes
 from streaming_jsmf.moments.scan import scan
-from streaming_jsmf.moments.stages.eigenpairs import ProductReduction
 from streaming_jsmf.moments.store import Moments, open_moments, read_store
 from tests import reference
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
@@ -92,14 +89,6 @@ def test_adding_is_merging_on_every_scheduler(execution: Execution, folder: Path
     shutil.copytree(folder / "of-a", tmp_path / "merged")
     changed(a, tmp_path / "merged", merge=[folder / "of-b"], execution=execution)
     assert digests(tmp_path / "merged") == digests(folder / "of-both")
-
-
-def test_a_task_elsewhere_reads_the_basis_of_the_store(folder: Path) -> None:
-    store = read_store(folder / "of-a")
-    for columns in (slice(None), slice(2, 5)):
-        sent = pickle.loads(pickle.dumps(ProductReduction.of(store, "basis", columns)))
-        expected = store.read("basis")[:, columns].astype(np.float32)
-        np.testing.assert_array_equal(sent.read_basis(), expected)
 
 
 def test_two_corpora_at_once_are_two_one_after_the_other(folder: Path, tmp_path: Path) -> None:
@@ -265,19 +254,6 @@ def test_a_removal_that_leaves_no_pair_of_words_is_refused(tmp_path: Path) -> No
     require_untouched(tmp_path / "m", expected)
 
 
-def test_a_corpus_without_manifest_is_hashed_once_a_scan(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from streaming_jsmf.moments import partition
-
-    opened: list[str] = []
-    monkeypatch.setattr(partition, "open_corpus", lambda path: opened.append(path) or open_corpus(path))
-    scanned(folder / "a", tmp_path / "m")
-    assert opened == []
-    changed(folder / "a", tmp_path / "m", add=[folder / "b"])
-    assert set(opened) == {str(folder / "a")}
-
-
 # -- Stores merged: words matched by string, sums exact, eigenpairs near those of all documents together --
 
 
@@ -360,18 +336,6 @@ def test_a_chain_in_one_command_or_two_or_from_the_other_side(
     changed(apart / "b", right, merge=[apart / "of-c"])
     moments = changed(apart / "a", other, merge=[right])
     require_moments_of(moments, joint(moments, "a", "b", "c"), bound=1e-4)
-
-
-@pytest.mark.parametrize(
-    "execution",
-    [Execution("threads", 3), pytest.param(Execution("processes", 2), marks=pytest.mark.slow)],
-    ids=lambda e: e.scheduler,
-)
-def test_the_bits_of_a_merge_do_not_depend_on_the_scheduler(
-    execution: Execution, apart: Path, store: Path
-) -> None:
-    changed(apart / "a", store, merge=[apart / "of-b"], execution=execution)
-    assert digests(store) == digests(apart / "of-ab")
 
 
 def test_words_that_begin_with_those_of_the_store(apart: Path, store: Path, tmp_path: Path) -> None:

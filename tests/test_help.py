@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import re
 import shlex
 import shutil
 import sys
@@ -66,31 +65,6 @@ def test_each_option_says_what_it_does_and_its_default(verb: str) -> None:
         assert len(text.partition("[")[0].split()) >= 3, f"{option.opts[0]} says little: {text}"
 
 
-@pytest.mark.parametrize("verb", NAMES)
-def test_rare_options_are_behind_help_all(verb: str, invoke: Command) -> None:
-    shown, everything = page(verb), page(verb, everything=True)
-    for option in options(verb):
-        listed = re.compile(rf"^  {option.opts[0]}[ ,]", re.MULTILINE)
-        assert listed.search(everything)
-        assert bool(listed.search(shown)) != getattr(option, "rare", False)
-    if any(getattr(option, "rare", False) for option in options(verb)):
-        told = invoke(verb, "--help-all")
-        assert (told.code, told.err) == (0, "")
-        assert "--help-all" in told.out
-        assert len(told.out) > len(invoke(verb, "--help").out)
-
-
-def test_verbs_share_their_options() -> None:
-    def having(name: str) -> set[str]:
-        return {verb for verb in NAMES if any(name in option.opts for option in options(verb))}
-
-    long = {verb for verb in NAMES if cli.commands[verb].long}  # type: ignore[attr-defined]
-    assert having("--help-all") == set(NAMES)
-    assert having("--quiet") == having("--verbose") == having("--log-json") == long
-    assert having("--json") == set(NAMES) - {"view"}
-    assert having("--overwrite") == set(NAMES) - {"topics", "evaluate", "update", "view", "info"}
-
-
 @pytest.mark.parametrize(
     ("verb", "given", "meant"),
     [
@@ -143,14 +117,6 @@ def test_the_shell_completes_what_is_typed() -> None:
     found = ended([sys.executable, "-c", code], **asked)
     assert (found.code, found.err) == (0, "")
     assert "share" in found.out.replace(",", " ").split()
-
-
-def test_summaries_of_commands_are_whole_sentences(invoke: Command) -> None:
-    shown = invoke("--help").out
-    assert shown == invoke().out
-    listed = shown.partition("Commands:\n")[2].splitlines()
-    assert [line.split()[0] for line in listed] == sorted(NAMES)
-    assert [line for line in listed if not line.endswith(".") or line.endswith("...")] == []
 
 
 @pytest.mark.parametrize(
@@ -248,6 +214,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 def test_every_verb_is_here() -> None:
     assert {command.name for command in COMMANDS} == VERBS.keys()
+    assert printed() == printed("--help")
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -284,19 +251,6 @@ def test_missing_inputs_and_inputs_of_another_kind_are_named(
     assert "pass%20word" not in outcome.err
     assert "secret" not in outcome.err.replace(str(tmp_path), "")
     assert sorted(tmp_path.iterdir()) == before
-
-
-@pytest.mark.parametrize(
-    ("verb", "name"),
-    [pair for pair in READS if pair[1] in ("texts", "corpus") or pair[0] in ("choose-k", "info")],
-)
-def test_a_missing_source_is_the_same_error_for_every_verb(
-    verb: str, name: str, places: dict[str, Any], tmp_path: Path
-) -> None:
-    for missing in ("nowhere", "nowhere.csv", "nowhere.toml"):
-        places[name] = tmp_path / missing
-        outcome = invoked(*arguments(verb, places)).without_progress()
-        refused(outcome, 2, f"error: {tmp_path / missing}: no such file or directory; check the path")
 
 
 @pytest.mark.parametrize(
@@ -370,22 +324,6 @@ def test_links_that_lead_nowhere_are_named(
         assert "did you mean" not in done.err
 
 
-@pytest.mark.parametrize("verb", OTHER)
-def test_an_output_of_other_settings_is_kept_unless_it_may_be_replaced(
-    verb: str, places: dict[str, Any]
-) -> None:
-    line, other = arguments(verb, places), OTHER[verb].split()
-    assert invoked(*line).code == 0
-    before, beside = contents(places["out"]), sorted(places["out"].parent.iterdir())
-    refused(invoked(*line, *other).without_progress(), 2, str(places["out"]))
-    assert contents(places["out"]) == before
-    if verb in REPLACED:
-        again = invoked(*line, *other, "--overwrite")
-        assert again.code == 0, again.err
-        assert contents(places["out"]) != before
-    assert sorted(places["out"].parent.iterdir()) == beside
-
-
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -428,21 +366,6 @@ def test_json_is_all_that_is_printed(verb: str, places: dict[str, Any]) -> None:
 
 def required(settings: InferSettings, n_words: int = 6_906, *, exact: bool = False) -> Requirements:
     return Requirements(settings, "corpus", ["word"] * n_words, 10_000, None, exact)
-
-
-def test_very_many_topics_are_announced_with_numbers(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO"):
-        required(InferSettings(100)).announce()
-        assert caplog.text == ""
-        required(InferSettings(1_500)).announce()
-    assert "K = 1,500 of 6,906 words takes about 1.16 GiB of memory" in caplog.text
-    assert "about 14 s of a core for each of its steps" in caplog.text
-
-
-def test_a_rectification_of_the_whole_matrix_is_announced(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO"):
-        required(InferSettings(20, rectify="ap"), 20_000, exact=True).announce()
-    assert "ap works on the whole matrix of 20,000 x 20,000 words, 2.98 GiB, in each of up to" in caplog.text
 
 
 def test_more_than_the_machine_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from streaming_jsmf.config import Curation, IngestRequest, TextOptions
+from streaming_jsmf.config import Curation, IngestRequest
 from streaming_jsmf.corpus import Corpus, curation, open_corpus, totals
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
 from streaming_jsmf.errors import InputError
@@ -478,13 +478,6 @@ def test_empty_documents_can_be_kept_and_are_not_duplicates(tmp_path: Path) -> N
     }
 
 
-@pytest.mark.usefixtures("many_groups")
-def test_a_file_of_empty_documents(tmp_path: Path) -> None:
-    write_texts(tmp_path / "in" / "a.jsonl", {1: "", 2: "..."})
-    write_texts(tmp_path / "in" / "b.jsonl", {3: "sun", 4: ""})
-    assert bags_of(make(tmp_path / "in", tmp_path / "out")) == {1: {}, 2: {}, 3: {"sun": 1}, 4: {}}
-
-
 def test_runs_with_a_stop_word_go(tmp_path: Path) -> None:
     (tmp_path / "stop.txt").write_text("# mine\nOf\nनहीं\n")
     source = write_texts(tmp_path / "in.jsonl", {1: "house of cards", 2: "often नहीं да house cards"})
@@ -570,30 +563,6 @@ def test_rows_of_the_quarantine_count_from_the_start_of_the_file(
     assert len(corpus.shards) > 10
     good = [f"{s}{i}" for s in "ab" for i in range(40) if i not in bad]
     assert [row["document_id"] for row in rows_of(corpus)] == good
-
-
-def test_documents_without_ids_are_numbered_over_all_units(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("streaming_jsmf.ingestion.readers.base.limits.UNIT_BYTES", 100)
-    (tmp_path / "in").mkdir()
-    for name in "ab":
-        lines = [json.dumps({"text": f"word{i} is here"}) for i in range(20)]
-        lines[4] = "bad"
-        (tmp_path / "in" / f"{name}.jsonl").write_text("\n".join(lines))
-    corpus = make(tmp_path / "in", tmp_path / "out", on_bad_record="quarantine")
-    assert [row["document_id"] for row in rows_of(corpus)] == [i for i in range(40) if i not in (4, 24)]
-
-
-@pytest.mark.parametrize("policy", ["fail", "quarantine"])
-def test_nothing_is_left_of_a_source_without_a_good_record(policy: Any, tmp_path: Path) -> None:
-    source = tmp_path / "in.jsonl"
-    source.write_text('{"text": [1]}\n{"text": 3}\n')
-    named = {"fail": "line 1: text is of type list", "quarantine": "no valid document"}
-    with pytest.raises(InputError, match=named[policy]) as caught:
-        make(source, tmp_path / "out", on_bad_record=policy)
-    assert "\n" not in str(caught.value)
-    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
 PLACES: list[bool] = []
@@ -766,11 +735,3 @@ def test_large_losses_are_refused_or_the_last_line(tmp_path: Path, invoke: Comma
     # Some texts are equal.
     assert last.startswith("85% of the documents are dropped: 31 in quarantine.parquet (")
     assert last.endswith(", 21 with the words of another (--duplicates keep)")
-
-
-def test_few_long_texts_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TextOptions, "split", None, raising=False)
-    source = write_texts(tmp_path / "in.jsonl", {i: f"ant bee{i} " * 1500 for i in range(5)})
-    with pytest.raises(InputError, match=r"5 documents of 3,000 words on average: too few .* split=200"):
-        make(source, tmp_path / "out")
-    assert make(source, tmp_path / "out", vocabulary=["ant", "bee1"]).n_documents == 5

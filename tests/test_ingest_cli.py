@@ -211,45 +211,6 @@ def test_a_spec_and_options_that_override_it(
         refused(("weather.toml", *arguments.split()), *named)
 
 
-@pytest.mark.parametrize(
-    ("files", "where", "reason", "row", "kept"),
-    [
-        ({"t.csv": "document,word,count\n1,ant,1\n2,bee,-2\n3,cat,3\n"}, "t.csv, line 3", "-2", 2, 2),
-        (
-            {"docword.x.txt": "2\n3\n9\n1 1 5\n2 2 2\n", "vocab.x.txt": "ant\nbee\ncat\n"},
-            "docword.x.txt, line 3",
-            "9",
-            2,
-            2,
-        ),
-        ({"a.csv": "id,text\n1,ant bee\n", "b.csv": "id,body\n2,cat\n"}, "b.csv", "text", None, 1),
-    ],
-    ids=["row", "header", "file"],
-)
-def test_a_bad_record_is_named_or_goes_to_the_quarantine(
-    files: dict[str, str],
-    where: str,
-    reason: str,
-    row: int | None,
-    kept: int,
-    command: Command,
-    refused: Callable[..., None],
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "bad").mkdir()
-    for name, text in files.items():
-        (tmp_path / "bad" / name).write_text(text)
-    refused(("bad", "out", *LOOSE), where, reason, "--on-bad-record quarantine")
-    assert command("bad", "out", *LOOSE, "--on-bad-record", "quarantine").code == 0
-    assert open_corpus(tmp_path / "out").n_documents == kept
-    [bad] = pq.read_table(tmp_path / "out" / "quarantine.parquet").to_pylist()
-    assert (where.split(",")[0] in bad["file"], reason in bad["reason"], bad["row"]) == (True, True, row)
-    manifest = read_manifest(tmp_path / "out")
-    lost = [step for step in manifest.dropped if "in quarantine.parquet" in step.reason]
-    assert sum(step.documents or step.reason.startswith("1 row") for step in lost) == 1
-    assert manifest.settings["documents_read"] == kept + sum(step.documents for step in lost)
-
-
 # -- existing bags of words -------------------------------------------------------------------------------------------
 
 

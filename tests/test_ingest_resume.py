@@ -7,8 +7,6 @@ import os
 import random
 import re
 import shutil
-import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -35,8 +33,7 @@ from streaming_jsmf.jobs.events import (
 from streaming_jsmf.jobs.execution import Execution
 from tests.corpora import file_bytes
 from tests.damage import SOME, Damage, truncated
-from tests.outcomes import refused
-from tests.processes import PATIENCE, ended, finished, killed, started, wait_for
+from tests.processes import ended, finished, killed
 
 N_FILES = 12
 
@@ -201,18 +198,6 @@ def test_a_killed_ingest_is_finished_by_the_same_command(
 
 
 @pytest.mark.slow
-def test_an_ingest_killed_again_and_again_ends_with_the_same_bytes(folder: Path, tmp_path: Path) -> None:
-    target, partial = tmp_path / "out", tmp_path / "out.partial"
-    for workers, moment in enumerate((EARLY, WRITE), start=1):
-        line = [*command(target), "--workers", str(workers)]
-        with killed(line, lambda moment=moment: moment.reached(partial), folder=folder, **SLOW):
-            assert partial.is_dir()
-    assert committed_by_log(finished(command(target), folder=folder))["read"] == []
-    same_files(folder / "undisturbed", target)
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
-@pytest.mark.slow
 def test_a_killed_ingest_is_not_resumed_with_another_tokenizer(folder: Path, tmp_path: Path) -> None:
     here, target, partial = tmp_path / "here", tmp_path / "out", tmp_path / "out.partial"
     shutil.copytree(folder, here)
@@ -225,21 +210,6 @@ def test_a_killed_ingest_is_not_resumed_with_another_tokenizer(folder: Path, tmp
     assert committed(partial, "read")
     finished(command(target, "--overwrite"), folder=here)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "out"]
-
-
-@pytest.mark.slow
-def test_of_two_at_once_one_is_refused(folder: Path, tmp_path: Path) -> None:
-    target, partial = tmp_path / "out", tmp_path / "out.partial"
-    with started(command(target), folder=folder, stderr=subprocess.PIPE, **SLOW) as first:
-        wait_for(first, lambda: EARLY.reached(partial))
-        first.send_signal(signal.SIGSTOP)
-        second = ended(command(target), folder=folder)
-        first.send_signal(signal.SIGCONT)
-        refused(second, 2, f"{target}: ", f"process {first.pid} (-c ingest in {target} ")
-        assert second.err.endswith("; wait until it has ended\n")
-        _, log = first.communicate(timeout=PATIENCE)
-        assert first.returncode == 0, log
-    same_files(folder / "undisturbed", target)
 
 
 # -- interrupted in this process, then resumed ------------------------------------------------------------------------

@@ -41,7 +41,7 @@ from streaming_jsmf.jobs.checkpoints import (
 from streaming_jsmf.jobs.events import Event, PartitionCommitted
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.jobs.run import Job, Part, commit_fold, commit_part, map_job, run_job, run_steps
+from streaming_jsmf.jobs.run import Job, Part, map_job, run_job, run_steps
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.linalg import panels
 from streaming_jsmf.storage.lock import lock_path, read_owner, sole_writer
@@ -51,7 +51,7 @@ from tests.corpora import planted, write_corpus
 from tests.damage import ALL, Damage
 from tests.interrupted import FORCED, ORDERLY, SIGNALS, after_the_end, while_nobody_reads
 from tests.outcomes import Command, refused
-from tests.processes import PATIENCE, command, ended, started, wait_for, wait_until
+from tests.processes import PATIENCE, ended, held, started, wait_for, wait_until
 from tests.results import wanted_of
 
 ALONE = Execution("synchronous")
@@ -187,23 +187,6 @@ def test_committed_steps_and_parts_are_not_computed_again(tmp_path: Path) -> Non
     assert (tmp_path / "log").read_text().splitlines() == log
 
 
-def test_tasks_of_a_dead_worker_are_repeated_without_what_they_removed(tmp_path: Path) -> None:
-    """Dask runs a task again whose token is lost, and those before it whose tokens it has released."""
-    work = Workspace(tmp_path / "w", "test")
-    work.start()
-    results, sums = work.checkpoints("results"), work.checkpoints("scaled")
-    run_steps(results, PartialResult({"total": np.array([2.0])}), 0, lambda *_: pytest.fail("no steps"))
-    [before] = results.folds()
-    stage, keys = Scaled(results, before, tmp_path / "log"), ("a", "b", "c")
-    order = FoldOrder(keys, "", fan_in=2)
-    for number, key in enumerate(keys):
-        commit_part(sums, stage, Part(key, 1, number))
-    for number in (0, 0, 1, 0, 1):
-        commit_fold(sums, stage, order.steps[number])
-    assert sums.folds() == {order.total}
-    assert sums.read_fold(order.total).arrays["total"].tolist() == [6]
-
-
 # -- whose work it is -------------------------------------------------------------------------------------------------
 
 
@@ -262,14 +245,13 @@ def test_a_second_scan_is_refused_and_resumes_once_the_first_is_killed(
 ) -> None:
     store = tmp_path / "moments"
     scan = ("scan", corpus, store, *SETTINGS)
-    with started(command(*scan)) as first:
+    with started(held(1, *scan)) as first:
         wait_for(first, lambda: bool(list(store.glob("records/range-*/zarr.json"))))
-        first.send_signal(signal.SIGSTOP)
         owner = read_owner(lock_path(store))
         assert owner is not None
         assert (owner.pid, owner.host) == (first.pid, socket.gethostname())
         for more in ([], ["--add", corpus], ["--remove", corpus]):
-            holder = f"process {first.pid} (streaming_jsmf scan {corpus} {store}"
+            holder = f"process {first.pid} (-c scan {corpus} {store}"
             refused(invoke(*scan, *more), 2, holder, "has been writing it for")
         assert invoke("info", store, "--json").code == 0, "reading needs no lock"
         first.kill()
@@ -546,7 +528,7 @@ def test_more_workers_than_cores_are_no_more_threads_of_the_inference(
         sj.infer(folder / "m.moments", tmp_path / "n", K, workers=0)
 
 
-@pytest.mark.parametrize("kind", [np.int64, np.uint8])
+@pytest.mark.parametrize("kind", [np.uint8, pytest.param(np.int64, marks=pytest.mark.slow)])
 def test_integers_of_numpy_are_integers(kind: Any, folder: Path, tmp_path: Path) -> None:
     moments, how = folder / "m.moments", {"workers": kind(1), "polish": False}
     model = sj.infer(moments, tmp_path / "i", kind(K), workers=kind(1), max_iterations=kind(20))

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
@@ -159,8 +160,19 @@ def test_channels_of_slack(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
 
 def test_other_values_are_kept_with_a_nested_text(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps(ROWS), encoding="utf-8")
-    names = table_of(tmp_path / "a.json", tmp_path / "corpus", text="content.body").column_names
-    assert names == ["ids", "counts", "document_id", "meta", "excerpt"], "the object of the text is left out"
+    table = table_of(tmp_path / "a.json", tmp_path / "corpus", text="content.body")
+    assert table.column_names == ["ids", "counts", "document_id", "content.tags", "meta", "excerpt"]
+    assert json.loads(table.column("content.tags")[0].as_py()) == ["a", "b"]
+
+
+def test_mappings_in_memory_are_no_texts(tmp_path: Path) -> None:
+    with pytest.raises(sj.InputError):
+        sj.ingest([{"content": {"body": one}, "id": n} for n, one in enumerate(TEXTS)], tmp_path / "1")
+    rows = [{"about": {"place": one * 3}, "story_of": one} for one in TEXTS]
+    for number, source in enumerate((rows, pd.DataFrame(rows))):
+        sj.ingest(source, tmp_path / f"of_{number}")
+        words = pq.read_table(tmp_path / f"of_{number}" / "vocabulary.parquet").column("word").to_pylist()
+        assert "place" not in words
 
 
 @pytest.mark.parametrize(

@@ -67,15 +67,6 @@ def test_the_texts_of_users_are_shown_as_they_are(tmp_path: Path, invoke: Comman
     refused(invoke("ingest", source, tmp_path / "c"), 2, source)
 
 
-def test_messages_on_the_command_line_name_options_only(tmp_path: Path, invoke: Command) -> None:
-    texts = tmp_path / "t.csv"
-    texts.write_text("text\na\n")
-    given = ("--min-word-length", "0", "--scheduler", "synchronous")
-    refused(invoke("ingest", texts, tmp_path / "c", *given).without_progress(), 2, "--min-word-length is 0")
-    with pytest.raises(InputError, match=r"^min_word_length is 0"):
-        ingest(texts, tmp_path / "c", min_word_length=0)
-
-
 @pytest.mark.parametrize("scheduler", ["threads", "processes"])
 def test_messages_of_workers_do_so_too(scheduler: str, tmp_path: Path, invoke: Command) -> None:
     texts = tmp_path / "t.jsonl"

@@ -24,12 +24,12 @@ from streaming_jsmf.inference import words
 from streaming_jsmf.inference.words import label_words, topic_labels
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.store import Moments
-from streaming_jsmf.topics.infer import fit_moments, infer_each
+from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.parameters import MODEL_VARIABLES
 from streaming_jsmf.topics.store import model_names, read_model, write_model
 from tests import reference, reference_anchors
 from tests.corpora import Planted
-from tests.damage import SOME, Damage, rewritten
+from tests.damage import rewritten
 
 SYNCHRONOUS = Execution("synchronous")
 SETTINGS = InferSettings(n_topics=5)
@@ -157,22 +157,6 @@ def test_unfinished_work_is_not_a_model(model_path: Path) -> None:
     for name in ("k=10", "k=3", "k=5.partial", "k=x"):
         shutil.copytree(model_path, model_path.parent / name)
     assert model_names(model_path.parent) == ["k=3", "k=10"]
-
-
-@pytest.mark.parametrize("damage", SOME)
-def test_a_damaged_model_is_not_called_complete(
-    damage: Damage, moments: Moments, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    targets = infer_each(moments, tmp_path / "out", [3, 4], SETTINGS)
-    chunk = targets[0] / "topic_topic" / "c" / "0" / "0"
-    whole = chunk.read_bytes()
-    damage(chunk)
-    with caplog.at_level("INFO"):
-        infer_each(moments, tmp_path / "out", [3, 4], SETTINGS)
-    assert chunk.read_bytes() == whole
-    assert "k=3/topic_topic" in caplog.text
-    assert f"{targets[0]} is made again" in caplog.text
-    assert caplog.text.count("complete and intact") == 1, "the other one"
 
 
 @pytest.mark.parametrize(

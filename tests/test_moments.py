@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
 import tempfile
 from collections import Counter
 from dataclasses import replace
@@ -16,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import xarray as xr
 import zarr
 from dask.sizeof import sizeof
 from hypothesis import given, settings
@@ -24,7 +22,6 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array, csr_array, csr_matrix, vstack
 
 from benchmarks.s3_requests import write_corpus as written
-from pipelines.common.matching import yy_error
 from streaming_jsmf import scan
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import footer as footer_module
@@ -55,7 +52,7 @@ from streaming_jsmf.storage.arrays import read_array, write_array
 from tests import reference
 from tests.corpora import BAD_BAGS, Planted, planted, write_corpus, write_lists
 from tests.outcomes import Command, refused
-from tests.stores import SMALL, dense, digests, half, partial_names, scanned
+from tests.stores import SMALL, dense, digests, partial_names, scanned
 
 
 @pytest.mark.parametrize("scheme", ["capped", "uniform", "length"])
@@ -115,35 +112,6 @@ def test_sums_and_blocks_do_not_depend_on_how_units_are_split(rows: int, budget:
         np.testing.assert_allclose(added, sums.arrays[name], rtol=1e-13)
     stacked = np.vstack([part.toarray() for part, _ in parts])
     np.testing.assert_array_equal(stacked, block.toarray())
-
-
-def test_the_order_of_shards_changes_rounding_only(documents: Planted, tmp_path: Path) -> None:
-    first = write_corpus(tmp_path / "a", documents.counts, shards=4)
-    second = shutil.copytree(first, tmp_path / "b")
-    names = sorted(path.name for path in first.glob("*.parquet"))
-    for old, new in zip(names, reversed(names), strict=True):
-        shutil.copy(first / old, second / new)
-    a, b = scanned(first, tmp_path / "ma"), scanned(second, tmp_path / "mb")
-    np.testing.assert_allclose(a.row_sum, b.row_sum, rtol=1e-13)
-    assert yy_error(half(a, 5), half(b, 5)) < 0.003
-    # The bits do differ, or the comparison would say nothing about folding in another order.
-    assert a.digests()["basis"] != b.digests()["basis"]
-
-
-def test_the_store_is_zarr_that_xarray_reads_and_keeps_parts_and_last_folds(
-    corpus_path: Path, tmp_path: Path
-) -> None:
-    moments = scanned(corpus_path, tmp_path / "m", ScanSettings(max_topics=5))
-    data = xr.open_zarr(str(tmp_path / "m"), consolidated=False)
-    assert data["eigenvectors"].dims == ("word", "eigenpair")
-    assert float(data["row_sum"].sel(word="word0003")) == moments.row_sum[3]
-    kept = [p.name for p in sorted((tmp_path / "m" / "partials").iterdir()) if p.is_dir()]
-    assert [name.rpartition("-")[0].rpartition("-")[0] for name in kept] == [
-        "projection-fold",
-        "range-fold",
-        "range-part",
-    ]
-    assert kept[1].startswith(f"range-fold-{moments.order.total}")
 
 
 def test_projected_memory_grows_by_the_documents_alone(documents: Planted, tmp_path: Path) -> None:
@@ -646,16 +614,3 @@ def test_empty_documents_at_every_place_are_rows_of_zeros(tmp_path: Path) -> Non
     corpus = open_corpus(directory)
     blocks = vstack(list(iter_blocks(list_units(corpus), 2))).toarray()
     np.testing.assert_array_equal(blocks, [[0, 0], [1, 2], [0, 0], [3, 0], [0, 0]])
-
-
-def test_a_damaged_page_is_named(tmp_path: Path) -> None:
-    directory = bad_corpus(tmp_path / "c", GOOD_IDS, GOOD_COUNTS)  # type: ignore[arg-type]
-    corpus = open_corpus(directory)
-    units = list_units(corpus)
-    path = directory / "a.parquet"
-    data = bytearray(path.read_bytes())
-    start = pq.ParquetFile(path).metadata.row_group(1).column(0).data_page_offset
-    data[start : start + 20] = b"\xff" * 20
-    path.write_bytes(bytes(data))
-    with pytest.raises(StoreError, match=r"a\.parquet"):
-        list(iter_blocks(units, 3))

@@ -32,8 +32,7 @@ from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.readers.listing import list_files
 from streaming_jsmf.jobs import run as jobs_run
-from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
-from streaming_jsmf.jobs.workspace import Publish, TaskFiles, Workspace
+from streaming_jsmf.jobs.checkpoints import Checkpoints
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage.paths import (
     StorePath,
@@ -46,10 +45,7 @@ from streaming_jsmf.storage.paths import (
     read_bytes,
     state_of,
     store_path,
-    write_bytes,
 )
-from streaming_jsmf.storage.replace import file_written, put_files, store_written
-from streaming_jsmf.storage.results import Wanted
 from streaming_jsmf.topics.store import open_model, read_model
 from tests.corpora import Planted, planted, words, write_corpus
 from tests.outcomes import invoked, printed, refused
@@ -548,58 +544,6 @@ def contents(place: StorePath) -> dict[str, bytes]:
         return {path.relative_to(place.parent).as_posix(): path.read_bytes() for path in paths}
     root = place.parent.path.rstrip("/") + "/"
     return {name.removeprefix(root): place.fs.cat_file(name) for name in place.fs.find(root)}
-
-
-def started_work(target: StorePath) -> tuple[Workspace, Wanted]:
-    work = Workspace.beside(target, "job", {"a": 1})
-    return work, Wanted(target, work.arguments, lambda: {"a": 1}, lambda: True)
-
-
-def run_out_of_room(publish: Publish, written: Publish, *files: tuple[StorePath, str]) -> None:
-    with publish(written) as place:
-        for made, name in files:
-            put_files([(made, place / name)])
-        raise OSError("no room")
-
-
-def test_a_directory_appears_with_its_last_file(target: StorePath) -> None:
-    work, wanted = started_work(target)
-    part = work.root / "write/00000/part"
-    with work.acquire(wanted) as publish:
-        assert publish is not None
-        files = TaskFiles(work.root, "write/00000")
-        with files.written("part") as made:
-            made.write_bytes(b"shares")
-        work.checkpoints().commit_part("00000", PartialResult({}), files.record())
-        with pytest.raises(OSError, match="no room"):
-            run_out_of_room(publish, store_written, (part, "part-00000.parquet"))
-    assert is_free(target)
-    work.checkpoints().intact()
-    assert work.steps_done == {"job": 1}
-    with work.acquire(wanted) as publish:
-        assert publish is not None
-        with publish() as place:
-            put_files([(part, place / "part-00000.parquet")])
-            assert is_free(target)
-            write_bytes(place / "manifest.json", b"{}")
-    assert contents(target) == {"t/part-00000.parquet": b"shares", "t/manifest.json": b"{}"}
-    with work.acquire(wanted) as publish:
-        assert publish is None
-
-
-def test_a_single_file_appears_whole(target: StorePath) -> None:
-    work, wanted = started_work(target)
-    with work.acquire(wanted) as publish:
-        assert publish is not None
-        with pytest.raises(OSError, match="no room"):
-            run_out_of_room(publish, file_written)
-        assert is_free(target)
-        with publish(file_written) as place:
-            place.write_bytes(b"whole")
-    assert contents(target) == {"t": b"whole"}
-    with file_written(target, overwrite=True) as place:
-        place.write_bytes(b"other")
-    assert contents(target) == {"t": b"other"}
 
 
 # -- corpora ----------------------------------------------------------------------------------------------------------

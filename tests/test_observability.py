@@ -55,7 +55,7 @@ from streaming_jsmf.storage.results import package_versions
 from streaming_jsmf.timing import span, stopwatch
 from tests.corpora import file_bytes, planted, write_corpus, write_texts
 from tests.outcomes import Command, invoked, refused
-from tests.processes import PATIENCE, command, ended, finished, killed, started, wait_for
+from tests.processes import PATIENCE, command, ended, finished, held, killed, started, wait_for
 from tests.stores import digests
 
 SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "1500")
@@ -245,7 +245,7 @@ def test_a_killed_job_leaves_whole_lines_and_the_next_run_appends(corpus: Path, 
     log, store = tmp_path / "log.jsonl", tmp_path / "m"
     arguments = ("scan", corpus, store, *SETTINGS, *ALONE, "--log-json", log)
     records = store / "records"
-    with killed(command(*arguments), lambda: len(list(records.glob("range-part-*/zarr.json"))) >= 2):
+    with killed(held(2, *arguments), lambda: len(list(records.glob("range-part-*/zarr.json"))) >= 2):
         pass
     kept = len(list(records.glob("range-part-*/zarr.json")))
     assert made(store).keys() == {"started", "versions", "task_seconds", "peak_memory"}
@@ -282,39 +282,12 @@ def test_standard_error_has_json_alone(corpus: Path, tmp_path: Path) -> None:
     assert all(step["measures"]["change"] > 0 for step in steps)
 
 
-def test_the_log_of_an_ingest_and_of_a_simulation(tmp_path: Path) -> None:
-    texts = {number: f"river stone garden window {'word' * (number % 3 + 1)} forest" for number in range(40)}
-    source, log = write_texts(tmp_path / "in.jsonl", texts), tmp_path / "log.jsonl"
-    options = (
-        "--verbose",
-        "--preset",
-        "papers",
-        "--scheduler",
-        "threads",
-        "--workers",
-        "1",
-        "--log-json",
-        log,
-    )
-    said = invoked("ingest", source, tmp_path / "c", *options).err
-    assert re.search(r"^read: part 0 committed \(1 of 1, \S+ bytes/s, 00:00 left, peak .*\)$", said, re.M)
-    assert "partition" not in said
-    events = parsed(log.read_text(encoding="utf-8"))
-    assert [event["unit"] for event in of_kind(events, "committed")] == ["bytes", "nonzeros"]
-    assert all(event["peak_memory"] > 10 * MIB for event in of_kind(events, "committed"))
-    sizes = ("--documents", "50", "--vocabulary-size", "60", "--topics", "3", *ALONE)
-    assert invoked("simulate", tmp_path / "s", *sizes, "--log-json", log).code == 0
-    events = parsed(log.read_text(encoding="utf-8"))[len(events) :]
-    (part,) = of_kind(events, "committed")
-    assert (part["stage"], part["size"], part["unit"]) == ("simulate", 50, "documents")
-
-
 def test_an_error_and_an_interrupt_end_the_log(corpus: Path, tmp_path: Path) -> None:
     log, scan = tmp_path / "log.jsonl", ("scan", corpus, tmp_path / "m")
     failed = invoked(*scan, "--max-topics", "0", "--log-json", log)
     last = parsed(log.read_text(encoding="utf-8"))[-1]
     assert (failed.code, last["outcome"], f"error: {last['message']}\n") == (2, "error", failed.err)
-    line = command(*scan, *SETTINGS, "--scheduler", "threads", "--log-json", log)
+    line = held(1, *scan, *SETTINGS, *ALONE, "--log-json", log)
     with started(line, stderr=subprocess.PIPE) as process:
         wait_for(process, lambda: b'"stage_started"' in log.read_bytes())
         process.send_signal(signal.SIGINT)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import csv
 import json
 import random
 import re
@@ -172,32 +171,6 @@ def test_a_corpus_of_other_files_or_options_is_not_used(few: Path, tmp_path: Pat
         assert (tmp_path / "m.moments").exists()
     with pytest.raises(InputError, match=r"m\.corpus is already a corpus"):
         fit(tmp_path / "m.corpus", tmp_path / "o", [3], ingest_request=other)
-
-
-@pytest.fixture
-def films(tmp_path: Path) -> Path:
-    """MovieLens' files: ratings of two tastes, titles with commas, and tables that are neither."""
-    root, draw = tmp_path / "ml", random.Random(0)
-    root.mkdir()
-    titles = [f"{taste}, Part {n} ({1990 + n})" for taste in ("Love", "War") for n in range(15)]
-    lines = [("movieId", "title", "genres"), *((i, title, "Drama") for i, title in enumerate(titles))]
-    ratings: list[tuple[object, ...]] = [("userId", "movieId", "rating", "timestamp")]
-    for user in range(150):
-        liked = range(15) if user % 2 else range(15, 30)
-        ratings += [(user, item, draw.choice((3.5, 4, 5)), 964982703) for item in draw.sample(liked, 9)]
-        ratings.append((user, draw.randrange(30), 0.5, 964982703))
-    for name, rows in (("movies", lines), ("ratings", ratings), ("links", [("movieId", "imdbId"), (1, 1)])):
-        with (root / f"{name}.csv").open("w", newline="") as file:
-            csv.writer(file).writerows(rows)
-    (root / "README.txt").write_text("read me\n")
-    return root
-
-
-def test_movielens_files_are_read_as_they_are(films: Path, tmp_path: Path) -> None:
-    fit(films / "ratings.csv", tmp_path / "m", [2], execution=HERE, workers=1)
-    found = top_words(tmp_path / "m")
-    assert sorted(next(iter(words))[:3] for words in found) == ["Lov", "War"]
-    assert all(len({word[:3] for word in words}) == 1 for words in found)
 
 
 @pytest.mark.parametrize("kind", ["list", "rows", "frame", ".jsonl", ".csv", ".parquet"])

@@ -21,7 +21,16 @@ from click.testing import CliRunner
 from scipy import sparse
 from scipy.io import loadmat, savemat
 
-from pipelines import authors_code, jsmf_2015, lr_jsmf_fig4, quality, softclique, stod_fig1, stod_fig2
+from pipelines import (
+    authors_code,
+    jsmf_2015,
+    lr_jsmf_fig4,
+    quality,
+    softclique,
+    stale_results,
+    stod_fig1,
+    stod_fig2,
+)
 from pipelines.common import as_printed, data, peers, pictures, provenance, quality_tables, results, tables
 from pipelines.common.chains import chain
 from pipelines.common.matching import match_topics
@@ -33,7 +42,6 @@ from pipelines.common.tod import DocumentMoments, tod
 from pipelines.lr_jsmf_fig4 import SparseScorer
 from pipelines.lr_jsmf_table1 import pairing
 from pipelines.stale_results import changed_groups
-from pipelines.stale_results import main as stale_results
 from streaming_jsmf import StodSettings, open_corpus
 from streaming_jsmf.evaluation.topic_shape import recovery_error
 from streaming_jsmf.inference.perplexity import Completer, observed_half
@@ -102,9 +110,29 @@ def test_results_are_stale_once_their_code_has_changed(tmp_path: Path) -> None:
     older = {**provenance.code_hashes("streaming_jsmf"), "streaming_jsmf/linalg": "0"}
     (tmp_path / "cells" / provenance.COMPUTED_BY).write_text(json.dumps([older]))
     publish(tmp_path, "fig", [], "| K |")
-    done = CliRunner().invoke(stale_results, [str(tmp_path)])
+    done = CliRunner().invoke(stale_results.main, [str(tmp_path)])
     assert "fig (" in done.stdout
-    assert done.stdout.rstrip().endswith("): streaming_jsmf/linalg")
+    assert done.stdout.rstrip().endswith("changed: streaming_jsmf/linalg")
+
+
+def test_a_stale_result_tells_how_topics_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def commit(norm: float) -> str:
+        topics = {"array": {"sha256": str(norm), "about": [norm, 1.0]}}
+        (tmp_path / "golden.json").write_text(
+            json.dumps({"cases": {"infer": {"word_topic": topics}, "scan": {}}})
+        )
+        by = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+        for command in (("init", "-q"), ("add", "."), (*by, "commit", "-qm", "golden")):
+            subprocess.run(["git", *command], cwd=tmp_path, check=True)
+        return subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=tmp_path, text=True).strip()
+
+    older, newer = commit(0.25), commit(0.5)
+    monkeypatch.setattr(stale_results, "ROOT", tmp_path)
+    monkeypatch.setattr(stale_results, "GOLDEN", "golden.json")
+    assert (stale_results.since(older), stale_results.since(newer)) == ("0.2 (infer)", "same bits")
+    assert "unknown" in stale_results.since(None)
 
 
 #: A checkout with one script. The package linalg imports its public name ``lazy`` on first use.
@@ -515,11 +543,12 @@ def test_a_script_runs_and_resumes_from_stored_results(name: str, tmp_path: Path
     assert sorted(tmp_path.rglob("cells/*")) == cells
 
 
+@pytest.mark.parametrize("script", [lr_jsmf_fig4, quality])
 def test_a_script_that_draws_is_refused_at_once_without_matplotlib(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    done = CliRunner().invoke(lr_jsmf_fig4.main, [str(tmp_path / "out"), "--quick"])
+    done = CliRunner().invoke(script.main, [str(tmp_path / "out"), "--quick"])
     assert (done.exit_code, "matplotlib" in done.output) == (2, True)
     assert not (tmp_path / "out").exists()
 

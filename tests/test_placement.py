@@ -29,7 +29,7 @@ from tests.processes import PATIENCE, SOURCE, command, ended, finished
 Array = NDArray[Any]
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
-PLACEMENTS = 64
+PLACEMENTS = 32
 N_DOCUMENTS, N_WORDS = 40, 90
 
 
@@ -149,7 +149,7 @@ def with_callees(function: Dispatcher) -> Iterator[Dispatcher]:
 
 @pytest.mark.parametrize(
     ("calls", "placements"),
-    [(5, PLACEMENTS), *(pytest.param(n, 10 * PLACEMENTS, marks=pytest.mark.slow) for n in (3, 16, 21))],
+    [(5, PLACEMENTS), *(pytest.param(n, 20 * PLACEMENTS, marks=pytest.mark.slow) for n in (3, 16, 21))],
     indirect=["calls"],
 )
 def test_no_placement_of_its_arguments_changes_the_bits_of_a_kernel(
@@ -221,13 +221,13 @@ SETTINGS = ("--max-topics", "40", "--partition-nonzeros", "9000", "--third-momen
 
 #: Clusters over TCP are in the default run elsewhere, threads below.
 EXECUTIONS = [
-    ("processes", 2),
+    ("processes", 1),
     *(
         pytest.param(scheduler, workers, marks=pytest.mark.slow)
         for scheduler, numbers in (
             ("synchronous", (1,)),
             ("threads", (1, 2, 3)),
-            ("processes", (1,)),
+            ("processes", (2,)),
             ("cluster", (1, 2, 3)),
         )
         for workers in numbers

@@ -418,29 +418,6 @@ def require_documents(corpus: Path) -> None:
     assert vocabulary.term_count[vocabulary.words.index("café")] == EXPECTED
 
 
-@pytest.mark.parametrize(
-    ("delimiter", "encoding", "options"),
-    [
-        (";", "utf-8", ()),
-        ("\t", "utf-8", ()),
-        ("|", "utf-8-sig", ()),
-        ("\t", "utf-16", ()),  # what Excel calls Unicode text
-        (";", "cp1252", ("--encoding", "cp1252")),
-        (";", "cp1252", ("--encoding", "utf-8,cp1252")),
-        (",", "utf-8", ("--encoding", "utf-8,cp1252")),
-    ],
-)
-def test_csv_of_other_separators_and_encodings(
-    delimiter: str, encoding: str, options: tuple[str, ...], ingested: Command, tmp_path: Path
-) -> None:
-    done = ingested(write_csv(tmp_path / "t.csv", delimiter, encoding), *options)
-    assert done.code == 0, done.err
-    assert "'what'" in done.err
-    assert "--text NAME" in done.err
-    assert (f"separated by {delimiter!r}" in done.err) == (delimiter != ",")
-    require_documents(tmp_path / "c")
-
-
 def test_a_separator_that_is_only_in_the_header_is_ignored(ingested: Command, tmp_path: Path) -> None:
     """Fields hold semicolons, and a comma cuts every record."""
     rows = [f'"{text}; and; more",{i}' for i, text in enumerate(DOCUMENTS)]
@@ -624,27 +601,3 @@ def test_new_texts_of_another_encoding(tmp_path: Path) -> None:
     totals = transform(tmp_path / "m", new, tmp_path / "shares.parquet", reading=reading).about.totals
     assert totals is not None
     assert (totals.documents, totals.tokens, totals.unknown_tokens) == (2, 5, 0)
-
-
-@pytest.mark.parametrize("source", ["t.csv", "in", "parquet"])
-@pytest.mark.parametrize(
-    "verb", [("scan", "out"), ("infer", "out", "--topics", "5"), ("choose-k", "--topics", "2,3")]
-)
-def test_a_verb_that_wants_a_corpus_names_those_that_make_one(
-    source: str, verb: tuple[str, ...], invoke: Command, tmp_path: Path
-) -> None:
-    write_csv(tmp_path / "t.csv")
-    write_folder(tmp_path / "in", "utf-8")
-    (tmp_path / "parquet").mkdir()
-    pq.write_table(pa.table({"text": DOCUMENTS}), tmp_path / "parquet" / "t.parquet")
-    name, *rest = verb
-    where = tmp_path / source
-    verbs = (f"ingest {where} CORPUS", f"fit {where} MODEL --topics 20") if name != "infer" else ()
-    refused(invoke(name, where, *(tmp_path / part if part == "out" else part for part in rest)), 2, *verbs)
-
-
-def test_fit_can_be_quiet(invoke: Command, tmp_path: Path) -> None:
-    source, quick = write_csv(tmp_path / "t.csv"), ("--quiet", "--no-polish", "--scheduler", "synchronous")
-    done = invoke("fit", source, tmp_path / "m", "--topics", "6", *quick)
-    assert (done.code, done.err) == (0, "")
-    assert "model: " in done.out

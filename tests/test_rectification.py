@@ -378,17 +378,6 @@ def test_the_missing_mass_can_follow_the_words(spectrum: Floats) -> None:
         assert yy_error(result.rectified, evenly.rectified) > 1e-6
 
 
-def test_momentum_keeps_the_answer_in_fewer_steps(spectrum: Floats) -> None:
-    pairs = pairs_of(spectrum)
-    limit = epsilon_nonnegative(pairs, K, **{**PRINTED, "max_iterations": 800})
-    plain = epsilon_nonnegative(pairs, K, acceleration="none")
-    quick = epsilon_nonnegative(pairs, K)
-    start = yy_error(unrectified(pairs, K).rectified, limit.rectified)
-    assert quick.iterations <= max(plain.iterations, 6)
-    error = yy_error(quick.rectified, limit.rectified)
-    assert error <= max(1.5 * yy_error(plain.rectified, limit.rectified), 0.1 * start, 1e-6)
-
-
 @pytest.mark.parametrize("reused", [0, enn.REUSED_STEPS])
 def test_reused_positions_keep_the_answer(
     reused: int, spectrum: Floats, monkeypatch: pytest.MonkeyPatch

@@ -117,24 +117,6 @@ def test_simplex_row_agrees_with_trying_all_supports(seed):
     assert ref.simplex_gap(x, S, found) < 1e-10
 
 
-def test_words_without_positive_mass_get_no_topic():
-    rng = np.random.default_rng(6)
-    Y = rng.gamma(0.4, size=(30, 3))
-    Y[7] = -0.01
-    found = ref.low_rank_anchor_word_algorithm(Y, 3)
-    assert not found.topic_given_word[7].any()
-    assert not found.word_topic[7].any()
-    np.testing.assert_allclose(found.word_topic.sum(axis=0), 1.0)
-
-
-def test_anchor_guard_and_default_document_frequency():
-    mask = ref.anchor_guard(np.array([1.0, 0.05, 1.0]), np.ones(3), np.array([5, 5, 1]), 2)
-    assert mask.tolist() == [True, False, False]
-    assert ref.default_anchor_min_df(1500) == 20
-    assert ref.default_anchor_min_df(100) == 2
-    assert ref.default_anchor_min_df(10_000) == 100
-
-
 def test_whole_pipeline_separates_two_planted_topics():
     rng = np.random.default_rng(7)
     topics = np.zeros((2, 20))

@@ -185,15 +185,6 @@ def test_counts_of_evaluate_add_the_metrics_of_documents(
     refused(invoke("report", model_path, out, "--overwrite"), 3, "document_pairs", "evaluate")
 
 
-def test_a_model_of_several_corpora_is_not_sent_for_counts(anchored: Path, out: Path) -> None:
-    changes = {"corpus_fingerprints": ["a", "b"], "partitions": "1990..1999"}
-    rewritten(anchored, lambda about: about["provenance"].update(changes))
-    report(anchored, out)
-    assert "one whole corpus" in page_at(out).one("p", "note").text
-    shown = facts(page_at(out))
-    assert (shown["corpus 1"], shown["partitions"]) == ("b", "1990..1999")
-
-
 def test_a_model_with_no_more_than_it_must_have_has_a_page(anchored: Path, tmp_path: Path, out: Path) -> None:
     kept = ("word", "topic", "rank", "word_topic", "prominent_words", "topic_probability")
     arrays = read_model(anchored, kept).arrays

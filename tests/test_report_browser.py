@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 
 import streaming_jsmf as sj
 from streaming_jsmf.display import percent
 from streaming_jsmf.reporting.contents import Contents
-from streaming_jsmf.reporting.layout import conditional, times_chance
+from streaming_jsmf.reporting.layout import conditional
 from streaming_jsmf.reporting.page import render
 from streaming_jsmf.reporting.report import ShownReport
 from streaming_jsmf.topics.edits import shown_topics
@@ -204,32 +203,6 @@ def test_tables_and_figures_are_saved(open_report: Open, tmp_path: Path) -> None
         assert len(figure.findall(f".//{{http://www.w3.org/2000/svg}}{kind}")) >= least
 
 
-def test_rows_outside_the_window_are_not_laid_out(open_report: Open) -> None:
-    """So that hundreds of topics are sorted, searched and unfolded at once; ``benchmarks.report_interaction``."""
-    shown = open_report(20)
-    laid_out = "cell => cell.checkVisibility({ contentVisibilityAuto: true })"
-
-    def seen(topic: int) -> bool:
-        return bool(shown.page.locator(f"#topic-{topic} .share").evaluate(laid_out))
-
-    shown.page.locator('th[data-column="topic"] button').click()
-    assert [seen(0), seen(19)] == [True, False]
-    shown.page.locator('th[data-column="topic"] button').click()
-    # The page forbids eval, with which wait_for_function polls.
-    for _ in range(50):
-        if seen(19):
-            break
-        shown.page.wait_for_timeout(100)
-    assert [seen(0), seen(19)] == [False, True]
-    shown.view("together")
-    canvas = shown.page.locator("#together canvas")
-    before, groups = canvas.bounding_box(), shown.page.locator("#together .groups > li").first
-    groups.evaluate("group => { group.marked = true; }")
-    shown.page.locator("#cell-size").fill("9")
-    assert canvas.bounding_box() != before
-    assert groups.evaluate("group => group.marked"), "the list of groups was made anew"
-
-
 def test_a_selected_topic_shows_its_words_by_relevance(open_report: Open) -> None:
     shown = open_report(20)
     contents = full_contents(20)
@@ -325,30 +298,6 @@ def test_documents_are_colored_selected_and_walked_by_keys(open_report: Open) ->
     topic = int(scatter.topic[int(label.partition(",")[0].removeprefix("d"))])
     assert shown.page.locator("#topic h2").inner_text().startswith(f"Topic {topic}:")
     assert section.locator("circle:not(.other)").count() == scatter.topic.tolist().count(topic)
-
-
-@pytest.mark.parametrize("n_topics", [20, 50])
-def test_names_and_numbers_are_legible_on_phones_too(open_report: Open, n_topics: int) -> None:
-    for size in (PHONE, DESKTOP):
-        shown = open_report(n_topics, size)
-        tops = "links => links.map(link => link.getBoundingClientRect().top)"
-        assert len(set(shown.page.locator("nav.parts a").evaluate_all(tops))) == 1
-        heads, cells = (
-            shown.page.locator(f".topics {row} .number").first.bounding_box() for row in ("thead", "tbody")
-        )
-        if size is DESKTOP:
-            assert heads["x"] + heads["width"] == pytest.approx(cells["x"] + cells["width"])
-        labels = shown.view("map").locator(".labels text").all_text_contents()
-        assert len(labels) > 0.7 * n_topics
-        assert not any("\u2026" in label for label in labels)
-        legend = shown.view("together").locator(".legend > span")
-        ratios = np.log2(times_chance(full_contents(n_topics).topic_topic)[~np.eye(n_topics, dtype=bool)])
-        below, above = np.quantile(ratios, [0.02, 0.98])
-        low, high = (float(text.split()[0]) for text in (legend.first.inner_text(), legend.last.inner_text()))
-        assert np.log2([low, high]) == pytest.approx([min(below, -0.5), max(above, 0.5)], abs=0.1)
-        assert not shown.view("trust").locator(".facts").is_visible()
-        shown.page.locator("#trust summary").click()
-        assert shown.page.locator("#trust .facts").is_visible()
 
 
 def test_a_word_is_looked_up(open_report: Open) -> None:

@@ -6,14 +6,13 @@ import base64
 import hashlib
 import re
 from dataclasses import replace
-from importlib.resources import files
 
 import numpy as np
 import pytest
 
 from streaming_jsmf.evaluation.metrics import Row
 from streaming_jsmf.reporting.contents import Contents
-from streaming_jsmf.reporting.page import D3, FIRST_LINES, SCRIPTS, STYLES, render
+from streaming_jsmf.reporting.page import FIRST_LINES, render
 from streaming_jsmf.reporting.topics import Topic, Word
 from tests.html_pages import Element, parse, probabilities_of, values_of
 from tests.report_pages import lists_of
@@ -130,18 +129,6 @@ def test_nothing_comes_from_outside_and_only_one_script_may_run(contents: Conten
     assert page.one("head").all()[1] is policy
 
 
-def test_links_lead_to_rows(contents: Contents) -> None:
-    repeated = replace(contents.topics[1], duplicate_of=0)
-    page = page_of(replace(contents, topics=(contents.topics[0], repeated)))
-    table = page.one("table", "topics")
-    ids = [element.attributes["id"] for element in table.all() if "id" in element.attributes]
-    assert ids == ["topic-0", "topic-1"]
-    assert [link.attributes["href"] for link in table.all("a")] == ["#topic-0", "#topic-1", "#topic-0"]
-    first, second = page.all("td", "repeats")
-    assert first.text == ""
-    assert second.one("a").attributes["href"] == "#topic-0"
-
-
 def test_columns_are_those_that_have_something_to_show(contents: Contents) -> None:
     bare = tuple(Topic(topic.number, topic.share, topic.words) for topic in contents.topics)
     tensor = tuple(replace(topic, alpha=0.5, strength=2.0) for topic in bare)
@@ -169,18 +156,3 @@ def test_missing_parts_are_omitted_or_reported(contents: Contents) -> None:
     assert "7,654,321" in full.one("dl").text
     given = probabilities_of(values_of(full)["together"]["given"])
     np.testing.assert_allclose(given, [6 / 7, 1 / 7, 1 / 3, 2 / 3], rtol=1e-3)
-
-
-def test_all_that_a_page_is_made_of_is_in_the_package_with_its_license(contents: Contents) -> None:
-    folder = files("streaming_jsmf.reporting")
-    templates = {"page.html.j2", "topics.html.j2", "trust.html.j2"}
-    assert {part.name for part in (folder / "templates").iterdir()} >= templates | set(SCRIPTS) | set(STYLES)
-    modules = {f"d3-{name}.min.js" for name in D3}
-    assert {part.name for part in (folder / "d3").iterdir()} == modules | {"LICENSE.txt"}
-    license = (folder / "d3" / "LICENSE.txt").read_text(encoding="utf-8")
-    assert all(f"d3-{name}" in license for name in D3)
-    for part in (folder / "templates").iterdir():
-        assert len(part.read_text(encoding="utf-8").splitlines()) < 400
-    text = render(contents)
-    assert "https://d3js.org" in text
-    assert "Permission to use, copy, modify" in text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,11 @@ from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.workspace import Workspace
-from streaming_jsmf.storage.results import UNIDENTIFIED, Found, identity_of_files, write_alone
+from streaming_jsmf.storage.results import UNIDENTIFIED, Found, identity_of_files
 from tests.campaigns.kills import states
 from tests.corpora import planted, words
 from tests.outcomes import Command, Outcome, refused
-from tests.results import INFER, SCAN, wanted_result, write_result, write_stores
+from tests.results import INFER, SCAN, wanted_result, write_stores
 
 ALONE = ("--scheduler", "synchronous", "--quiet")
 FIT = (*INFER, "--partition-nonzeros", "900", "--steps", "8", *ALONE)
@@ -31,31 +30,6 @@ INGEST = ("--preset", "papers", "--min-tokens", "1", *ALONE)
 
 
 # -- whether a result is the one asked for ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("stored", "part", "overwrite", "expected"),
-    [
-        (None, "whole", False, Found.NOTHING),
-        ({"a": 1}, "whole", False, Found.MADE),
-        ({"a": 1}, "whole", True, Found.MADE),
-        ({"a": 1}, "damaged", False, Found.UNFINISHED),
-        ({"a": 2}, "whole", True, Found.OTHER),
-        ({}, "whole", True, Found.OTHER),
-        ({"a": 2}, "whole", False, SettingsMismatchError),
-        ({"a": 1, "b": None}, "whole", False, SettingsMismatchError),
-    ],
-)
-def test_what_is_found(stored: Any, part: str, overwrite: bool, expected: Any, tmp_path: Path) -> None:
-    if stored is not None:
-        write_result(tmp_path / "t", stored, part)
-    wanted = wanted_result(tmp_path / "t", {"a": 1}, overwrite=overwrite)
-    if isinstance(expected, Found):
-        assert wanted.find() is expected
-        assert wanted.is_made() is (expected is Found.MADE)
-    else:
-        with pytest.raises(expected, match=r"t: exists already.* fingerprint stored .*; give another path"):
-            wanted.find()
 
 
 def test_something_else_and_damaged_metadata_are_not_replaced(tmp_path: Path) -> None:
@@ -396,26 +370,3 @@ def test_a_killed_writer_of_a_corpus_leaves_nothing_that_stays(
     assert [path.name for path in tmp_path.iterdir()] == [".c.new"]
     sj.corpus_from_matrix(counts, words(9), tmp_path / "c")
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
-
-
-@pytest.mark.parametrize("replaced", [False, True])
-def test_a_small_file_is_written_once(tmp_path: Path, replaced: bool) -> None:
-    own: list[bytes] = []
-
-    def require_own() -> None:
-        own.append((tmp_path / "f").read_bytes())
-
-    def write(data: bytes) -> None:
-        write_alone(tmp_path / "f", data, require_own, overwrite=replaced)
-
-    write(b"one")
-    write(b"one")
-    assert own == []
-    action: Callable[[], None] = lambda: write(b"two")  # noqa: E731
-    if replaced:
-        action()
-    else:
-        with pytest.raises(SettingsMismatchError, match="f: exists already"):
-            action()
-    assert {*own} == {b"one"}
-    assert (tmp_path / "f").read_bytes() == (b"two" if replaced else b"one")

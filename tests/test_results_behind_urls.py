@@ -16,13 +16,11 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import streaming_jsmf as sj
 from streaming_jsmf import InputError, StoreError
-from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.documents import transform_job
 from streaming_jsmf.documents.share_files import open_shares
-from streaming_jsmf.documents.transform_job import PartContext, write_part
 from streaming_jsmf.storage.paths import is_free, store_path
 from streaming_jsmf.topics.store import read_model
-from tests.corpora import file_bytes, planted, words, write_corpus
+from tests.corpora import file_bytes, planted, words
 from tests.outcomes import invoked, printed, refused
 
 K, N, M = 4, 60, 240
@@ -110,41 +108,6 @@ def test_shares_have_the_bytes_of_local_ones(
     printed(*line, "--top", 1, "--overwrite")
     printed("transform", *line[1:3], tmp_path / name, "--top", 1)
     assert bytes_at(out, tmp_path / "b") == bytes_at(tmp_path / name, tmp_path)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_killed_transform_goes_on(
-    name: str, memory: str, local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transform_job, "PARTITION_NONZEROS", 1000)
-    out, done = f"{memory}/x/{name}", list[int]()
-
-    def dying(context: PartContext, part: tuple[Partition, int]) -> Any:
-        if len(done) == 2:
-            raise KeyboardInterrupt
-        done.append(part[0].index)
-        return write_part(context, part)
-
-    corpus = write_corpus(tmp_path / "corpus", planted(M, N, K, length=40, seed=11).counts)
-
-    def transform(out: str | Path) -> None:
-        sj.transform(local / "model", corpus, out, scheduler="synchronous")
-
-    monkeypatch.setattr(transform_job, "write_part", dying)
-    with pytest.raises(KeyboardInterrupt):
-        transform(out)
-    with pytest.raises(InputError):
-        open_shares(store_path(out))
-    first, second = done
-    fsspec.filesystem("memory").pipe_file(f"{out}.partial/parts/part-{second:05d}.parquet", b"a crash")
-    done.clear()
-    monkeypatch.setattr(
-        transform_job, "write_part", lambda c, part: (done.append(part[0].index), write_part(c, part))[1]
-    )
-    transform(out)
-    assert (second in done, first in done) == (True, False)
-    transform(tmp_path / name)
-    assert bytes_at(out, tmp_path / "a") == bytes_at(tmp_path / name, tmp_path)
 
 
 @pytest.fixture
@@ -289,18 +252,6 @@ def test_texts_are_fitted_to_a_url(
     printed("transform", local / "model", tmp_path / "t.csv", tmp_path / "s", *line)
     assert open_shares(store_path(f"{place}-s")).about == open_shares(tmp_path / "s").about
     assert is_free(store_path(f"{place}-s.corpus"))
-
-
-@pytest.mark.slow
-def test_numbers_of_topics_are_compared_behind_a_url(memory: str, local: Path, tmp_path: Path) -> None:
-    for place in (memory, str(tmp_path)):
-        line = ("choose-k", local / "model.corpus", "--topics", "3,5", "--out", f"{place}/compared", "--json")
-        first = printed(*line, "--replicas", 1)
-        assert printed(*line, "--replicas", 1) == first
-    page = fsspec.filesystem("memory").cat_file(f"{memory}/compared/choose-k.html")
-    assert page == (tmp_path / "compared/choose-k.html").read_bytes()
-    for k in (3, 5):
-        same_models(f"{memory}/compared/k={k}", tmp_path / f"compared/k={k}")
 
 
 @pytest.mark.slow

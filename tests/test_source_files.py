@@ -188,9 +188,6 @@ def test_records_in_files_of_any_name(
     assert open_corpus(tmp_path / "c").n_documents == 12
 
 
-TWICE = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
-
-
 @pytest.mark.parametrize(
     ("name", "content", "parts"),
     [

@@ -283,15 +283,6 @@ def test_both_parsers_accept_spaces_and_leading_zeros(monkeypatch, tmp_path, lin
         assert rows_of(Read(docword_file(tmp_path, lines))) == TRUTH
 
 
-def test_lines_of_an_earlier_document_are_quarantined(tmp_path):
-    source = docword_file(tmp_path, ["3", "5", "5", "1 1 1", "2 1 1", "1 2 1", "1 3 1", "3 1 1"])
-    for size in (6, 18, 8 << 20):
-        with small_blocks(size, 10):
-            read = Read(source, "quarantine")
-        assert [record for _, _, record in read.bad] == [b"1 2 1", b"1 3 1"]
-        assert read.bags == [{"ant": 1}] * 3
-
-
 @pytest.mark.parametrize("said", [4, 6])
 def test_a_wrong_number_of_lines_in_the_header(tmp_path, said):
     source = docword_file(tmp_path, [*DOCWORD[:2], str(said), *DOCWORD[3:]])
@@ -330,19 +321,6 @@ def test_bad_headers(tmp_path, kind, lines, reason):
     read = refused_by(source, f"{source.files[0]}: ")
     assert re.search(reason, read.bad[0][1])
     assert (read.bags, [row for row, _, _ in read.bad]) == ([], [None])
-
-
-def test_batches_are_bounded(tmp_path):
-    n = 60_000
-    lines = [f"{i // 4 + 1} {i % 4 + 1} 1" for i in range(n)]
-    source = docword_file(tmp_path, [str(n // 4), "5", str(n), *lines])
-    with small_blocks(10_000, 1_000_000):
-        sizes = [len(batch.codes) for batch in Read(source).batches]
-    assert len(sizes) > 50
-    assert max(sizes) < 2500
-    source = npz_file(tmp_path, np.ones((1000, 5), np.int64))
-    with small_blocks(10_000, 100):
-        assert max(len(batch.codes) for batch in Read(source).batches) <= 100
 
 
 def test_files_share_one_vocabulary(tmp_path):

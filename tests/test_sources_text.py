@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import gzip
 import io
 import json
@@ -24,7 +23,6 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.readers import json_records
 from streaming_jsmf.ingestion.readers.bags import BasketSource
-from streaming_jsmf.ingestion.readers.listing import list_files
 from streaming_jsmf.ingestion.readers.records import TextSource
 from streaming_jsmf.ingestion.readers.sources import open_source
 from streaming_jsmf.ingestion.readers.text_files import TextFilesSource
@@ -118,33 +116,6 @@ def test_several_text_columns_are_joined(tmp_path):
     assert (read.words, read.metadata) == (["a b", "", ""], {"n": [None, None, 1]})
 
 
-def test_metadata_never_stop_texts(tmp_path):
-    """What a corpus cannot hold is repaired or left out, with a note."""
-    now = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
-    kept = {
-        "bool": ([True], pa.bool_()),
-        "float": ([1.5], pa.float32()),
-        "time": ([now], pa.timestamp("us", tz="UTC")),
-        "view": (["é"], pa.string_view()),
-        "a.b": (["dotted"], pa.string()),
-        "nothing": ([None], pa.null()),
-    }
-    changed = {
-        "bytes": ([b"\xff\x00"], pa.binary(), None),
-        "struct": ([{"a": ["é"]}], pa.struct({"a": pa.list_(pa.string())}), '{"a": ["é"]}'),
-        "surrogate": (raw_strings([b"\xed\xa0\x80x"]), pa.string(), "\ufffdx"),
-    }  # fmt: skip
-    columns = {name: pa.array(values, kind) for name, (values, kind, *_) in {**kept, **changed}.items()}
-    path = put_parquet(tmp_path / "a.parquet", {"text": ["x"], **columns})
-    read = Read(texts(path))
-    assert read.metadata == {name: values for name, (values, _) in kept.items()} | {
-        name: [stored] for name, (*_, stored) in changed.items() if stored is not None
-    }
-    assert read.batches[0].notes.keys() == changed.keys()
-    assert list(Read(texts(path, metadata=("bool", "view"))).metadata) == ["bool", "view"]
-    assert Read(texts(path, metadata=())).metadata == {}
-
-
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.list_(pa.string())])
 def test_bad_parquet_records(tmp_path, kind):
     def with_one(value, kind=kind):
@@ -184,16 +155,6 @@ def test_ids(tmp_path):
     assert Read(texts(path)).ids == ['{"$oid": "5"}', "7", None]
     assert Read(texts(path, id="id"), "quarantine").ids == ['{"$oid": "5"}', "7"]
     assert [(type(each), each) for each in Read(texts(path, metadata=())).ids][1] == (str, "7")
-
-
-def test_bad_records_are_named_in_order_and_counted(tmp_path):
-    columns = {"text": raw_strings([b"a", b"\xff", b"c", b"d", b"e"]), "id": ["x", "y", None, "z", "zz"]}
-    path = put_parquet(tmp_path / "a.parquet", columns)
-    read = refused_by(texts(path, id="id"), "row 1 from 0: text holds")
-    assert (rows_of(read.bad), read.batches[0].numbers.tolist()) == ([1, 2], [0, 3, 4])
-    path = put_parquet(tmp_path / "b.parquet", columns, row_group_size=1)
-    numbers = [batch.numbers.tolist() for batch in Read(texts(path, id="id"), "quarantine").batches]
-    assert numbers == [[0], [], [], [3], [4]]
 
 
 def test_passages_keep_id_and_metadata(tmp_path):
@@ -251,23 +212,6 @@ def test_a_file_without_the_text_or_the_id_is_refused(tmp_path, kind, column):
         texts(first, numbers), str(numbers), "column 'text' is int64; it must hold strings or lists"
     )
     assert read.words == ["a"]
-
-
-@pytest.mark.parametrize("kind", ["parquet", "jsonl", "csv"])
-def test_missing_columns(tmp_path, kind):
-    row, path = {"text": "a", "ids": 1, "a\nb": 2, "id": "x"}, tmp_path / f"a.{kind}"
-    if kind == "parquet":
-        put_parquet(path, pa.Table.from_pylist([row]))
-    else:
-        header = ",".join(f'"{name}"' for name in row)
-        put(path, f"{header}\na,1,2,x\n" if kind == "csv" else json.dumps(row) + "\n")
-    for options in ({"text": ("body",)}, {"id": "body"}, {"metadata": ("ids2", "body")}):
-        found = message(lambda options=options: texts(path, **options))
-        assert str(path) in found
-        assert "there is no column" in found
-        assert r"'a\nb'" in found
-    read = Read(texts(path, metadata=("a\nb",)))
-    assert (read.ids, [str(v) for v in read.metadata["a\nb"]]) == (["x"], ["2"])
 
 
 def test_repeated_and_invalid_column_names(tmp_path):
@@ -402,34 +346,6 @@ def test_bad_elements_of_an_array(tmp_path):
             (i, elements[i].encode("latin-1")) for i in (1, 2, 4)
         ]
     assert "byte 13 of the element is not UTF-8" in read.bad[-1][1]
-
-
-@pytest.mark.parametrize("suffix", ["zip", "lz4"])
-def test_codecs_of_single_files(tmp_path, suffix):
-    data = b"".join(b'{"text": "word%d"}\n' % i for i in range(5000))
-    # The first entry of the archive is a folder.
-    packed = in_zip({"en/a.jsonl": data}) if suffix == "zip" else pa.compress(data, "lz4", asbytes=True)
-    path = put(tmp_path / f"a.jsonl.{suffix}", packed)
-    assert Read(texts(*list_files(path))).words == [f"word{i}" for i in range(5000)]
-    path = put(tmp_path / "cut" / f"a.jsonl.{suffix}", packed[: len(packed) // 2])
-    found = message(lambda: Read(texts(path)))
-    assert str(path) in found
-    assert "damaged" in found
-    bare = put(tmp_path / "bare.jsonl.zip", in_zip({}))
-    assert "holds no file" in message(lambda: Read(texts(bare)))
-
-
-@pytest.mark.parametrize(
-    ("kind", "first", "blank", "words"),
-    [("jsonl", '{"text": "a"}\n', "\n \n", ["a"]), ("csv", "text,id\n", "\n", [])],
-)
-def test_files_without_records(tmp_path, kind, first, blank, words):
-    good, blank = put(tmp_path / f"a.{kind}", first), put(tmp_path / f"c.{kind}", blank)
-    found = message(lambda: texts(blank))
-    assert f"{blank}: " in found
-    assert ("no JSON objects" if kind == "jsonl" else "empty") in found
-    read = refused_by(texts(good, blank), f"{blank}: ", "the file is empty")
-    assert (read.words, rows_of(read.bad)) == (words, [None])
 
 
 # Files as documents

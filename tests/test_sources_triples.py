@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.ingestion.readers import bags, triples
+from streaming_jsmf.ingestion.readers import triples
 from streaming_jsmf.ingestion.readers.base import BadRecords
 from streaming_jsmf.ingestion.readers.triples import RatingsSource, TriplesSource
 from streaming_jsmf.ingestion.repeats import hash_values
@@ -134,24 +134,6 @@ def test_sums_of_floats_do_not_depend_on_the_order_of_files(tmp_path, step, way)
         *(put(tmp_path / f"{i}.csv", HEADER + part) for i, part in enumerate(parts)), count_type="float"
     )
     assert read(source, tmp_path, order=lambda paths: paths[::way]).documents == {"d": {"w": 2.0**30 + 128}}
-
-
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_blocks_and_batches_may_end_anywhere(tmp_path, monkeypatch, kind):
-    rows = [(f"d{i % 7}", f"w{i % 11}", 1 + i % 3) for i in range(400)]
-    monkeypatch.setattr(bags, "_WORD_BYTES", 15)
-    if kind == "csv":
-        source = csv_source(tmp_path, HEADER + "".join(f"{d},{w},{c}\n" for d, w, c in rows))
-    else:
-        table = pa.table([list(c) for c in zip(*rows, strict=True)], names=["document", "word", "count"])
-        source = parquet_source(tmp_path, table, row_group_size=50)
-    with small(batch=37, values=20):
-        found = read(source, tmp_path, n_buckets=2)
-    assert found.documents == summed(rows, floats=False)
-    # Eleven words per document: one document per batch.
-    assert len(found.batches) == 7
-    with pa.memory_map(str(found.scattered[0])) as mapped:
-        assert pa.ipc.open_file(mapped).num_record_batches > 2 * 400 / 20
 
 
 def test_damaged_scattered_files_are_refused(tmp_path):

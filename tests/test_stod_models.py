@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from pipelines.common.matching import match_topics
-from streaming_jsmf import STOD, InferSettings, ScanSettings, StodSettings, fit, infer, open_model
+from streaming_jsmf import InferSettings, ScanSettings, StodSettings, fit, infer, open_model
 from streaming_jsmf.config import DocumentWeights
 from streaming_jsmf.errors import InputError, TooFewFactorsError
 from streaming_jsmf.evaluation.topic_shape import recovery_error
@@ -27,12 +27,11 @@ from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.jobs.events import Event, Iteration
 from streaming_jsmf.moments.store import Moments, open_moments
 from streaming_jsmf.simulation import simulate_lda
-from streaming_jsmf.simulation.truth import read_truth
 from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.parameters import STOD_VARIABLES
 from streaming_jsmf.topics.store import Model, read_model, write_model
 from tests.corpora import write_corpus
-from tests.outcomes import Command, printed, refused
+from tests.outcomes import Command, printed
 from tests.stores import SYNCHRONOUS, scanned
 
 Counts = NDArray[np.int64]
@@ -192,17 +191,6 @@ def test_the_same_settings_give_the_same_bits_and_other_seeds_the_same_topics(pl
     assert match_topics(refined.arrays["word_topic"], first.arrays["word_topic"]).mean_l1 < 0.05
 
 
-def test_topics_and_info(plain: Path, tmp_path: Path, invoke: Command) -> None:
-    model = tmp_path / "model"
-    made = invoke("infer", plain, model, "--topics", K, "--engine", "stod", "--stod-alpha0", 1.5)
-    assert (made.code, "anchor" in made.out) == (0, False)
-    rows: list[dict[str, Any]] = json.loads(invoke("topics", model, "--json").out)
-    assert [(row["duplicate_of"], len(row["prominent"])) for row in rows] == [(None, 10)] * K
-    shown = json.loads(invoke("info", model, "--json").out)
-    assert (shown["engine"], shown["topics"], shown["complete"]) == ("stod", K, True)
-    assert shown["settings"]["alpha0"] == 1.5
-
-
 def test_fit_scans_once_and_adds_what_is_missing(plain: Path, tmp_path: Path) -> None:
     def fitted_as(name: str, topics: list[int], **options: Any) -> None:
         fit(
@@ -229,24 +217,6 @@ def test_fit_scans_once_and_adds_what_is_missing(plain: Path, tmp_path: Path) ->
     assert has_third_moment()
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--stod-restarts", "0"), "restarts is 0"),
-        (("--topics", "1000"), "1,000"),
-        (("--rectify", "none"), "rectify belongs to engine lr-jsmf"),
-        (("--engine", "lr-jsmf", "--stod-refine", "als"), "refine belongs to engine stod"),
-        (("--partitions", "1990"), "--partition-by"),
-    ],
-)
-def test_errors_are_one_line(
-    options: tuple[str, ...], said: str, plain: Path, tmp_path: Path, invoke: Command
-) -> None:
-    outcome = invoke("infer", plain, tmp_path / "model", "--topics", K, "--engine", "stod", *options)
-    refused(outcome, 2, said)
-    assert not (tmp_path / "model").exists()
-
-
 def test_selected_partitions_have_no_third_moment(plain: Path, tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -261,19 +231,6 @@ def test_selected_partitions_have_no_third_moment(plain: Path, tmp_path: Path) -
     infer(moments, tmp_path / "lr", InferSettings(3), partitions="1990")
     with pytest.raises(InputError, match="the third moment is that of the whole store"):
         infer(moments, tmp_path / "one", AUTO, partitions="1990")
-
-
-@pytest.mark.parametrize("alpha0", ["0", "nan", "1001", "little"])
-def test_an_alpha0_out_of_range_is_refused_before_any_work(
-    alpha0: str, tmp_path: Path, invoke: Command
-) -> None:
-    corpus = write_corpus(tmp_path / "corpus", Law().documents(np.full(50, 60)))
-    fit = ("fit", corpus, tmp_path / "m", "--topics", 2, "--engine", "stod", "--stod-alpha0", alpha0)
-    refused(invoke(*fit), 2, "alpha0 is ", alpha0)
-    assert {path.name for path in tmp_path.iterdir()} == {"corpus"}
-    value = alpha0 if alpha0 == "little" else float(alpha0)
-    with pytest.raises(ValueError, match="alpha0 is "):
-        STOD(2, alpha0=value, scratch=tmp_path / "not-even-looked-at").fit(corpus)
 
 
 # -- The tensor engine at numbers of topics that no corpus was made of: alpha0, topics, and what they predict --
@@ -383,7 +340,6 @@ SCHEMA = json.loads(
     (Path(__file__).parent.parent / "docs" / "schemas" / "evaluate.schema.json").read_text(encoding="utf-8")
 )
 SIMULATED_K = 4
-SETTINGS = ScanSettings(max_topics=SIMULATED_K, partition_nonzeros=4000)
 UNCORRELATED = {
     "approximation",
     "relative_approximation",
@@ -433,17 +389,3 @@ def test_a_model_alone_gives_what_its_moments_allow(folder: Path) -> None:
     assert "engine lr-jsmf" in shown["missing"]["stability"]
     assert shown["certificates"]["topics_found"] == SIMULATED_K
     assert shown["warnings"] == []
-
-
-def test_corpus_and_truth_add_their_metrics(folder: Path) -> None:
-    corpus, model = folder / "corpus", folder / "model"
-    before = shown_by("topics", model)
-    shown = shown_by("evaluate", model, "--corpus", corpus, "--truth", corpus)
-    assert shown["corpus"]["training"] is True
-    assert {name for name, value in shown["metrics"].items() if value is None} == LACKING | {"stability"}
-    expected = match_topics(read_model(model).arrays["word_topic"], read_truth(corpus).word_topic).mean_l1
-    assert shown["metrics"]["recovery_error"] == pytest.approx(expected)
-    assert expected < 0.25
-    assert all("anchor" not in topic for topic in shown["topics"])
-    after = shown_by("topics", model)
-    assert [row["prominent"] for row in after] == [row["prominent"] for row in before]

@@ -17,30 +17,25 @@ from scipy.sparse import csr_array
 from streaming_jsmf import STOD
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import InferSettings, ScanSettings, StodSettings
-from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.stod import cube, in_basis, unpacked, vector_product
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.tensor import (
     BasisMoments,
-    CubeSum,
     TensorSums,
     basis_moments,
-    packed_size,
     tensor_sums,
 )
-from streaming_jsmf.moments.changes import Changes
 from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.run import commit
-from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.store import open_moments, read_store
 from streaming_jsmf.topics.infer import InferPlan
 from tests import reference_stod
-from tests.corpora import as_lists, planted, write_corpus, write_lists
+from tests.corpora import planted, write_corpus
 from tests.outcomes import Command, refused
-from tests.stores import SMALL, SYNCHRONOUS, changed, digests, require_moments, scanned
+from tests.stores import SMALL, changed, digests, require_moments, scanned
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -125,27 +120,6 @@ def test_equation_8_is_exact_with_the_permutations_of_matlab_only(counts: Counts
     assert np.abs(printed - printed.transpose(1, 0, 2)).max() > 0.01
 
 
-def test_summing_a_moment_gives_the_one_before(counts: Counts) -> None:
-    basis = np.eye(N_WORDS)
-    found = moments_of(counts, basis)
-    third = unpacked(found.third, N_WORDS)
-    assert third.sum() == pytest.approx(1.0, abs=1e-14)
-    np.testing.assert_allclose(third.sum(axis=0), found.pair_projection, atol=1e-15)
-    np.testing.assert_allclose(found.pair_projection.sum(axis=0), found.word_mean, atol=1e-15)
-    for order in [(0, 2, 1), (1, 0, 2), (2, 1, 0)]:
-        np.testing.assert_array_equal(third, third.transpose(order))
-
-
-def test_short_documents_count_in_no_moment(counts: Counts) -> None:
-    long = counts[counts.sum(axis=1) >= 3]
-    assert len(long) < len(counts)
-    basis = basis_of(6)
-    with_short, without = sums_of(counts, basis), sums_of(long, basis)
-    assert with_short.n_documents == without.n_documents == len(long)
-    for name, values in vars(without).items():
-        np.testing.assert_allclose(getattr(with_short, name), values, rtol=1e-13, atol=1e-16, err_msg=name)
-
-
 def relative(first: TensorSums, second: TensorSums) -> float:
     return max(
         float(np.linalg.norm(np.subtract(a, b)) / np.linalg.norm(b))
@@ -181,19 +155,6 @@ def test_no_documents_have_no_weight() -> None:
     for sums in (nothing, short):
         assert (sums.n_documents, sums.total_weight) == (0, 0.0)
         assert all(np.all(np.asarray(values) == 0) for values in vars(sums).values())
-
-
-def test_packing_keeps_a_symmetric_tensor() -> None:
-    rng = np.random.default_rng(7)
-    rows, weights = rng.standard_normal((6, 50)), rng.standard_normal(50)
-    total = CubeSum(6, np.float64)
-    total.add_cubes(np.ascontiguousarray(rows.T), weights)
-    packed = total.packed()
-    assert packed.shape == (packed_size(6),)
-    exact = np.einsum("in,jn,kn,n->ijk", rows, rows, rows, weights)
-    np.testing.assert_allclose(unpacked(packed, 6), exact, atol=1e-12)
-    assert packed[1] == pytest.approx(exact[0, 0, 1])
-    assert unpacked(np.zeros(0), 0).shape == (0, 0, 0)
 
 
 def test_changes_of_basis_and_products_of_vectors() -> None:
@@ -337,20 +298,6 @@ def command(folder: Path, store: Path, *options: str) -> int:
     return run(["scan", str(folder / "a"), str(store), *paths, "--scheduler", "synchronous"])
 
 
-def test_a_bad_corpus_leaves_a_store_without_it(
-    folder: Path, copy: Callable[[str], Path], tmp_path: Path
-) -> None:
-    bad, store = write_corpus(tmp_path / "bad", COUNTS[300:]), copy("plain-of-a")
-    ids, counts = as_lists(COUNTS[300:320])
-    counts[3][0] = -1
-    write_lists(bad / "part-00001.parquet", ids, counts)
-    with pytest.raises(InputError, match="-1"):
-        scan(folder / "a", store, THIRD, SYNCHRONOUS, changes=Changes(add=[str(bad)]))
-    assert digests(store) == digests(folder / "plain-of-a")
-    assert read_store(store).settings == SMALL
-    assert not read_store(store).missing_stages
-
-
 def test_what_cannot_be_added_leaves_the_store_complete(
     folder: Path, copy: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -388,19 +335,3 @@ def test_a_change_and_the_third_moment_in_any_order(
     assert command(folder, store, *options) == 0
     assert digests(store) == digests(folder / end)
     assert read_store(store).settings == read_store(folder / end).settings
-
-
-def test_settings_in_python_may_ask_for_it_and_the_same_again_does_nothing(
-    folder: Path, copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    store, changes = copy("plain-of-a"), Changes(add=[str(folder / "b")])
-    for wrong in (replace(THIRD, seed=1), ScanSettings(third_moment=True)):
-        with pytest.raises(InputError, match=re.escape(str(store))):
-            scan(folder / "a", store, wrong, SYNCHRONOUS, changes=changes)
-    # A corpus that is open is the one at its path.
-    moments = scan(open_corpus(folder / "a"), store, THIRD, SYNCHRONOUS, changes=changes)
-    assert moments.settings == THIRD
-    assert digests(store) == digests(folder / "third-of-both")
-    assert command(folder, store, *GROWN) == 0
-    assert "there is nothing to do" in capsys.readouterr().err
-    assert digests(store) == digests(folder / "third-of-both")

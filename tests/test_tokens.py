@@ -153,22 +153,6 @@ def test_passages_are_the_texts_cut_at_spaces(texts, words, kind):
         assert before[-1] in " \n\u3000。、"
 
 
-@pytest.mark.parametrize(
-    ("text", "sizes"),
-    [
-        ("word " * 149, [149]),
-        ("word " * 151, [100, 51]),
-        (" word" * 1000, [100] * 10),
-        ("word " * 60 + "x" * 9000 + " word" * 89, [100, 50]),
-        ("", [0]),
-    ],
-)
-def test_sizes_of_passages(text, sizes):
-    passages, index = boilerplate.split_passages(pa.array(["", text]), 100)
-    assert [len(part.split()) for part in passages.to_pylist()] == [0, *sizes]
-    assert index.tolist() == [0, *([1] * len(sizes))]
-
-
 def test_characters_of_scripts_without_spaces_count():
     texts = ["我们学习历史。" * 100, "ประเทศไทย " * 100, "word and 中文 " * 50]
     passages, index = boilerplate.split_passages(pa.array(texts), 50)

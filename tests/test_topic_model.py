@@ -371,9 +371,10 @@ def test_texts_in_memory_are_fitted_as_a_file_is(tmp_path: Path) -> None:
     assert first.corpus is not None
     assert first.corpus.root == str(tmp_path / "model.corpus")
     for source in (TEXTS, pd.DataFrame({"text": TEXTS}), (text for text in TEXTS)):
-        model = sj.fit(source, n_topics=3)
+        arrays = sj.fit(source, n_topics=3).dataset  # the model is gone
         for name, values in first.dataset.variables.items():
-            np.testing.assert_array_equal(model.dataset[name].values, values, err_msg=str(name))
+            np.testing.assert_array_equal(arrays[name].values, values, err_msg=str(name))
+    model = sj.fit(TEXTS, n_topics=3)
     home = Path(model.path).parent
     assert model.corpus is not None
     assert model.corpus.n_documents == len(TEXTS)
@@ -478,11 +479,6 @@ def test_words_of_most_topics_are_candidates_for_stop_words(tmp_path: Path) -> N
     assert model.stop_word_candidates().empty
 
 
-def test_the_hierarchy_of_one_topic_is_empty(model: sj.TopicModel) -> None:
-    assert len(model.merge_similar(1.0).edits.groups) == 1
-    assert model.hierarchy().shape == (0, 4)
-
-
 def test_a_cell_of_a_notebook_can_be_run_again(tmp_path: Path) -> None:
     def fit(topics: int, **options: Any) -> sj.TopicModel:
         return sj.fit(TEXTS, tmp_path / "m", topics, polish=False, **options)
@@ -512,24 +508,6 @@ def test_a_cell_of_a_notebook_can_be_run_again(tmp_path: Path) -> None:
     (tmp_path / "m.corpus").rename(tmp_path / "own.corpus")
     with pytest.raises(sj.InputError, match="own: not made by fit"):
         sj.fit(TEXTS, tmp_path / "own", 4, overwrite="auto")
-
-
-def test_bars_are_shown_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    events: list[Any] = []
-    for progress, shown in ((True, True), (False, False), (None, False)):
-        sj.fit(
-            TEXTS,
-            tmp_path / "m",
-            2,
-            polish=False,
-            progress=progress,
-            listener=events.append,
-            overwrite=True,
-            seed=9,
-        )
-        assert ("reading the source" in capsys.readouterr().err) == shown
-        shutil.rmtree(tmp_path / "m.moments")
-    assert events
 
 
 def test_a_table_is_fitted_in_one_flat_call(tmp_path: Path) -> None:

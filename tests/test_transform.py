@@ -287,18 +287,6 @@ def test_same_bytes_on_every_scheduler(corpus: Path, model: Path, tmp_path: Path
     assert files(tmp_path / "a.parquet") == files(tmp_path / "b.parquet")
 
 
-def test_overwrite_replaces_shares_and_nothing_else(corpus: Path, model: Path, tmp_path: Path) -> None:
-    for name in ("s", "s.csv", "s.parquet", "s.zarr"):
-        made_by(model, corpus, tmp_path / name)
-        assert made_by(model, corpus, tmp_path / name, top=1, overwrite=True).about.top == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["s", "s.csv", "s.parquet", "s.zarr"]
-    for other in (tmp_path / "diary.parquet", tmp_path / "diary.csv"):
-        other.write_text("document_id,mine")
-        with pytest.raises(InputError, match=re.escape(str(other))):
-            made_by(model, corpus, other, overwrite=True)
-        assert other.read_text() == "document_id,mine"
-
-
 def test_csv_has_a_column_for_each_shown_topic(
     model: Path, drawn: Planted, tmp_path: Path, invoke: Command
 ) -> None:
@@ -434,12 +422,3 @@ def test_bad_corpora(model: Path, drawn: Planted, tmp_path: Path) -> None:
             made_by(model, tmp_path / name, tmp_path / "s")
         assert not list(tmp_path.glob("s*.partial"))
         assert not (tmp_path / "s").exists()
-
-
-def test_the_verb(corpus: Path, model: Path, tmp_path: Path, invoke: Command) -> None:
-    out = tmp_path / "s.parquet"
-    made = invoke("transform", model, corpus, out, "--top", 3, "--workers", 1)
-    assert (made.code, made.out) == (0, f"shares: {out} (90 documents, 1 without known words, 4 topics)\n")
-    assert "computing topic shares: finished" in made.err
-    about = open_shares(out).about
-    assert about.top == 3

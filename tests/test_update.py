@@ -125,7 +125,6 @@ def require_same_topics(folder: Path, before: Model) -> None:
 CHANGES: dict[str, tuple[dict[int, Rows | None], tuple[int, int, int]]] = {
     "a file is added": ({3: texts(30, 3)}, (30, 0, 0)),
     "a file has more": ({1: {**texts(60, 1), **texts(9, 7)}}, (9, 60, 0)),
-    "a file has less": ({1: texts(50, 1)}, (0, 50, 10)),
     "a file is gone": ({0: None}, (0, 0, 60)),
     "documents come again": ({3: {**texts(5, 0), **texts(20, 3)}}, (20, 5, 0)),
     "days without documents": ({1: {}, 3: {}}, (0, 0, 60)),
@@ -338,6 +337,13 @@ def test_values_are_read_as_those_before(tmp_path: Path) -> None:
     added = pq.read_table(tmp_path / "model.corpus" / "documents").slice(31)
     assert [str(each) for each in added.column("date").to_pylist()] == ["2024-02-05", "2024-02-06"]
     assert added.column("number").to_pylist() == [2, None]
+    # In a data frame, dates are times.
+    table = pd.DataFrame(texts(60, 2).values(), columns=["number", "body"])
+    table = table.assign(number=1, date=pd.Timestamp("2024-03-07"))
+    model.update(table[:30])
+    model.update(table[30:].astype({"date": str}).assign(date=lambda each: each["date"] + " 00:00:00"))
+    dates = pq.read_table(tmp_path / "model.corpus" / "documents").column("date").to_pylist()[-60:]
+    assert {*map(str, dates)} == {"2024-03-07"}
 
 
 @pytest.mark.parametrize("engine", ["stod", "lr-jsmf"])

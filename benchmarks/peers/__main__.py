@@ -7,11 +7,11 @@ imports are not (``benchmarks.peers.methods`` describes the methods). A cell is 
 (--parts), K, a method and a seed. Cells are stored in OUT, so a second run computes only missing ones; --only-kept
 writes the tables without them.
 
-Writes OUT/topics.md and OUT/basis.md, the same as Parquet, a record of their origin, and with --pictures
-OUT/quality.svg (quality against time) and OUT/time.svg (time against nonzeros). Values are medians over the seeds that
-were run; ``load`` is the number of processes that ran or waited on the machine meanwhile. The other libraries are in
-the extra ``bench``; a library that is not installed is reported and skipped, and a method that exceeds --longest has
-dashes. Compare ratios, not seconds.
+Writes OUT/topics.md and OUT/basis.md, the same as Parquet, a record of their origin, and with --picture
+OUT/quality.svg (quality against time) and OUT/time.svg (time against nonzeros). Values are means and deviations over
+the seeds that were run; ``load`` is the number of processes that ran or waited on the machine meanwhile. The other
+libraries are in the extra ``bench``; a library that is not installed is reported and skipped, and a method that exceeds
+--longest has dashes. Compare ratios, not seconds.
 """
 
 from __future__ import annotations
@@ -157,12 +157,10 @@ def _installed(names: list[str]) -> Iterator[str]:
 @click.option("--seeds", default=1, show_default=True, help="Number of seeds, from 0 on.")
 @click.option("--longest", default=3600.0, show_default=True, help="Seconds after which a method is stopped.")
 @options.ONLY_KEPT
-@click.option(
-    "--pictures/--no-pictures", default=True, show_default=True, help="Draw figures (requires matplotlib)."
-)
+@options.PICTURE
 def main(
     out: Path, corpora: tuple[str, ...], topics: list[int], methods: list[str], parts: list[int], seeds: int,
-    longest: float, only_kept: bool, pictures: bool,
+    longest: float, only_kept: bool, picture: bool,
 ) -> None:  # fmt: skip
     if unknown := {*methods} - METHODS.keys():
         raise click.ClickException(f"unknown methods {', '.join(unknown)}; there are {', '.join(METHODS)}")
@@ -177,7 +175,7 @@ def main(
             rows += grid.rows(documents)
             best += grid.bounds(documents)
     write_tables(out, rows, best, {name: open_corpus(path) for name, path in paths.items()})
-    if pictures:
+    if picture:
         write_pictures(out, rows)
 
 

@@ -99,17 +99,6 @@ def gensim_lda(passes: int) -> Fit:
     return of_counts(lambda counts, n_topics, seed: peers.gensim_lda(counts, n_topics, seed, passes))
 
 
-def anchor_topics(corpus: Path, n_topics: int, seed: int, folder: Path) -> Arrays:
-    """LR-JSMF by one of its authors, in memory, with its defaults; nothing depends on the seed."""
-    from anchortopics import OTFR
-
-    del seed, folder
-    found = OTFR(n_topics).fit(read_counts(corpus).astype(np.float64))
-    word_topic = np.maximum(found.components_.T, 0.0)
-    shares = np.maximum(found.topic_correlation_.sum(axis=1), 1e-6)
-    return {"word_topic": word_topic / word_topic.sum(axis=0), "prior": shares / shares.sum()}
-
-
 # -- the basis ----------------------------------------------------------------------------------------------------
 
 
@@ -217,7 +206,7 @@ METHODS: dict[str, Method] = {
     "LR-JSMF uniform": Method("topics", anchored("uniform")),
     "LR-JSMF polished": Method("topics", anchored(steps=10)),
     "LR-JSMF polished 30": Method("topics", anchored(steps=30)),
-    "anchortopics": Method("topics", anchor_topics, "anchortopics"),
+    "anchortopics": Method("topics", of_counts(peers.anchor_topics), "anchortopics"),
     "STOD": Method("topics", tensor),
     "gensim LDA": Method("topics", gensim_lda(10), "gensim"),
     "gensim LDA 1 pass": Method("topics", gensim_lda(1), "gensim"),

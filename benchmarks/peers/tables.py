@@ -1,16 +1,16 @@
-"""Tables and figures of the cells, as medians over seeds."""
+"""Tables and figures of the cells, as means over seeds."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import mean
 from typing import TYPE_CHECKING
 
 from pipelines.common import pictures
 from pipelines.common.results import Row, publish
-from pipelines.common.tables import markdown, number
+from pipelines.common.tables import markdown, number, spread
 from streaming_jsmf.corpus import Corpus
 
 if TYPE_CHECKING:
@@ -29,50 +29,57 @@ SCORES = {
 }
 
 
-def medians(rows: Iterable[Row]) -> list[Row]:
-    """One row of medians over all seeds per cell; a value missing for any seed is None."""
+def means(rows: Iterable[Row]) -> list[Row]:
+    """One row of means over all seeds per cell; a value missing for any seed is None."""
+    return [_mean(found) for found in _cells(rows)]
+
+
+def _cells(rows: Iterable[Row]) -> list[list[Row]]:
     cells: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
         cells.setdefault((row["corpus"], row["part"], row["K"], row["method"]), []).append(row)
-    return [_median(found) for found in cells.values()]
+    return [*cells.values()]
 
 
-def _median(found: Sequence[Row]) -> Row:
-    row: Row = {**found[0], "runs": len(found)}
+def _mean(found: Sequence[Row]) -> Row:
+    row = dict(found[0])
     for name in (*COSTS, *(name for heads in SCORES.values() for name in heads)):
         values = [each.get(name) for each in found]
-        row[name] = None if None in values else median(v for v in values if v is not None)
+        row[name] = None if None in values else mean(v for v in values if v is not None)
     return row
+
+
+def table(rows: Iterable[Row], makes: str) -> str:
+    """Means and standard deviations over the seeds."""
+    columns = SCORES[makes] | COSTS
+    header = ["corpus", "method", "nonzeros", "K", "runs", *(head for head, _ in columns.values())]
+    cells = [
+        [
+            *(found[0][name] for name in ("corpus", "method")),
+            f"{found[0]['nonzeros']:,}",
+            found[0]["K"],
+            len(found),
+            *(_shown(found, name, digits) for name, (_, digits) in columns.items()),
+        ]
+        for found in _cells(row for row in rows if row["makes"] == makes)
+    ]
+    return markdown(header, cells, text=2)
+
+
+def _shown(found: Sequence[Row], name: str, digits: int) -> str:
+    values = [row.get(name) for row in found]
+    if None in values:
+        return "-"
+    scale = 1e-6 if name == "peak" else 1.0
+    return spread([scale * value for value in values if value is not None], digits)
 
 
 def write_tables(out: Path, rows: Sequence[Row], best: Sequence[Row], corpora: Mapping[str, Corpus]) -> None:
     """Write ``topics`` and ``basis`` as Markdown and Parquet with a record; lower bounds follow the second table."""
-    for makes, heads in SCORES.items():
-        shown = [row for row in medians(rows) if row["makes"] == makes]
-        if not shown:
-            continue
-        columns = heads | COSTS
-        header = ["corpus", "method", "nonzeros", "K", "runs", *(head for head, _ in columns.values())]
-        cells = [
-            [
-                row["corpus"],
-                row["method"],
-                f"{row['nonzeros']:,}",
-                row["K"],
-                row["runs"],
-                *_values(row, columns),
-            ]
-            for row in shown
-        ]
-        text = markdown(header, cells, text=2)
-        if makes == "basis":
-            text += "\n\n" + _bounds(best)
-        publish(out, makes, [{"note": None, **row} for row in rows if row["makes"] == makes], text, corpora)
-
-
-def _values(row: Row, columns: dict[str, tuple[str, int]]) -> list[str]:
-    value = {**row, "peak": None if row["peak"] is None else row["peak"] / 1e6}
-    return [number(value[name], digits) for name, (_, digits) in columns.items()]
+    for makes in SCORES:
+        if shown := [{"note": None, **row} for row in rows if row["makes"] == makes]:
+            text = table(shown, makes) + ("\n\n" + _bounds(best) if makes == "basis" else "")
+            publish(out, makes, shown, text, corpora)
 
 
 def _bounds(best: Sequence[Row]) -> str:
@@ -87,7 +94,7 @@ def _bounds(best: Sequence[Row]) -> str:
 
 def write_pictures(out: Path, rows: Sequence[Row]) -> None:
     """Draw quality against time (a row of panels per corpus), and time against nonzeros (a panel per K and kind)."""
-    there = [row for row in medians(rows) if row.get("cpu") is not None]
+    there = [row for row in means(rows) if row.get("cpu") is not None]
     topics = [row for row in there if row["makes"] == "topics"]
     if topics:
         _draw_quality(out, topics)

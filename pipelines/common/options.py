@@ -17,9 +17,9 @@ Decorator: TypeAlias = Callable[[Callable[..., None]], Callable[..., None]]
 ONE_THREAD = Execution("synchronous")
 
 
-def _drawn(_context: click.Context, _parameter: click.Parameter, value: Path) -> Path:
+def _drawn(_context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
     """Refuse to compute what could not be drawn at the end."""
-    if find_spec("matplotlib") is None:
+    if value and find_spec("matplotlib") is None:
         raise click.UsageError("The figure requires matplotlib: pip install 'streaming-jsmf[notebook]'.")
     return value
 
@@ -30,6 +30,14 @@ OUT = click.argument("out", type=_FOLDER)
 
 #: OUT of a command that draws a figure.
 DRAWN_OUT = click.argument("out", type=_FOLDER, callback=_drawn)
+
+PICTURE = click.option(
+    "--picture/--no-picture",
+    default=True,
+    show_default=True,
+    callback=_drawn,
+    help="Draw (requires matplotlib).",
+)
 
 ONLY_KEPT = click.option("--only-kept", is_flag=True, help="Use only stored results in OUT.")
 

@@ -16,6 +16,9 @@ from scipy import sparse
 
 Floats = NDArray[np.float64]
 
+#: Steps of ENN after which anchortopics stops.
+ENN_STEPS = 20
+
 
 @dataclass(frozen=True)
 class PeerTopics:
@@ -127,6 +130,19 @@ def gensim_lda(counts: sparse.csr_array, n_topics: int, seed: int, passes: int) 
     topics = np.asarray(model.get_topics(), dtype=np.float64).T
     prior = np.asarray(model.alpha, dtype=np.float64)
     return PeerTopics(topics, prior, *clock.seconds(), passes, _second_moment(prior))
+
+
+def anchor_topics(counts: sparse.csr_array, n_topics: int, seed: int) -> PeerTopics:
+    """anchortopics, LR-JSMF by one of its authors, with its defaults; nothing depends on the seed."""
+    from anchortopics import OTFR
+
+    del seed
+    clock = Clock()
+    found = OTFR(n_topics).fit(counts.astype(np.float64))
+    seconds, moment = clock.seconds(), found.topic_correlation_
+    shares = np.maximum(moment.sum(axis=1), 1e-6)
+    topics = _columns(np.maximum(found.components_.T, 0.0))
+    return PeerTopics(topics, shares / shares.sum(), *seconds, ENN_STEPS, moment)
 
 
 def _second_moment(alpha: Floats) -> Floats:

@@ -43,6 +43,7 @@ COMPUTED_BY = "versions.json"
 Hashes = dict[str, str]
 
 
+@cache
 def code_of(source: str) -> str:
     """Source code without comments, docstrings and blank lines.
 

@@ -21,6 +21,8 @@ STEPS: dict[str, tuple[int, ...]] = {
     "sequential": (60, 200),
     "annealed": (60, 200),
     "Gibbs": CHECKPOINTS,
+    "anchortopics": (20,),
+    "MiniBatchNMF": (200,),
 }
 
 #: Columns and their labels.
@@ -44,16 +46,17 @@ SHORT = {
 }
 TIE = 0.7
 
-DEFAULT, LONGEST = ("polished", 10), ("Gibbs", 1000)
+SPECTRAL, DEFAULT = ("polished", 0), ("polished", 10)
+PEERS = [("Gibbs", 1000), ("anchortopics", 20), ("MiniBatchNMF", 200)]
 
 
 def tables(rows: Sequence[Row]) -> str:
-    """The default against 1,000 sweeps of Gibbs sampling and against other schedules, then all means."""
+    """The default against other libraries and against other schedules, then all means."""
     schedules = [(method, 10) for method in ("plain", "relaxed", "drawn")] + [("polished", 30)]
     swept = [(method, n) for method in ("sequential", "annealed") for n in STEPS[method]]
     parts = [
-        mean_table(rows, [DEFAULT, LONGEST]),
-        difference_table(rows, [LONGEST]),
+        mean_table(rows, [SPECTRAL, DEFAULT, *PEERS]),
+        difference_table(rows, PEERS),
         difference_table(rows, schedules),
         difference_table(rows, swept),
         mean_table(

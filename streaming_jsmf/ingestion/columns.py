@@ -176,10 +176,12 @@ KINDS: dict[str, Kind] = {
     "times (Twitter)": Kind(UTC, f"^{_WEEKDAY} {_NAME} {_DAY} {_TIME} {_ZONE} {_YEAR}$", _by_parts),
     "times (JavaScript)": Kind(UTC, f"^{_JAVASCRIPT}$", _by_parts),
     "times (Apache)": Kind(UTC, rf"^\[?{_DAY}/{_NAME}/{_YEAR}:{_TIME} {_ZONE}\]?$", _by_parts),
-    # After "numbers", so only of a column of integers of another corpus; pandas writes 2.0 beside missing values.
+    # After "numbers" and "times", so only of a column of integers or dates of another corpus: pandas writes 2.0 beside
+    # missing values, and has times instead of dates.
     "whole numbers": Kind(
         pa.int64(), f"{_WHOLE}(?:[.]0+)?$", lambda each, _: each.cast("double").cast("int64")
     ),
+    "whole days": Kind(DAY, f"^{_ISO}[T ]00:00(?::00(?:[.]0+)?)?$", lambda each, _: each.cast(TIME).cast(DAY)),
 }
 
 
@@ -278,6 +280,8 @@ def _kinds_of(values: Any, names: Sequence[str]) -> Kinds:
     else:
         wider = (DAY, TIME) if values.type == DAY else (values.type,)
         possible = {name for name in names if kind_named(name).type in wider}
+        if values.type == TIME and pc.all(pc.equal(values, pc.floor_temporal(values, unit="day"))).as_py():
+            possible.add("whole days")
     return {name: {} for name in names if name in possible}
 
 

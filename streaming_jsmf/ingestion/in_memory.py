@@ -59,6 +59,9 @@ def located(source: Any, near: StorePath | None = None) -> Iterator[Location]:
     if isinstance(source, Location | str | PathLike):
         yield source if isinstance(source, Location) else Location(fspath(source))
         return
+    index: Any = getattr(source, "index", None)
+    if type(index).__name__ == "RangeIndex" and (index.start, index.step) != (0, 1):
+        source = source.set_axis(index.to_numpy())  # the rows are others than the numbers that documents would have
     with temporary_place(near) as folder, TemporaryDirectory(prefix="streaming-jsmf-") as here:
         local = folder if isinstance(folder, Path) else Path(here)
         if hasattr(source, "write_h5ad"):

@@ -98,8 +98,10 @@ class TopicModel:
 
     @property
     def dataset(self) -> xr.Dataset:
-        """The arrays of the model, as returned by ``open_model``."""
-        return open_model(self.path)
+        """The arrays of the model, as returned by ``open_model``; in memory if its directory is temporary."""
+        found = open_model(self.path)
+        # Chunks that are missing, because the directory went with the model, would be read as zeros.
+        return found.load() if self._temporary else found
 
     @property
     def corpus(self) -> Corpus | None:

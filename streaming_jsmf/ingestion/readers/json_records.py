@@ -58,7 +58,7 @@ _DEEPER = {"[": 1, "{": 1, "]": -1, "}": -1}
 class JsonFormat(Format):
     """Objects of JSON, or strings, which are a column ``text``. Names such as ``content.body`` are within objects.
 
-    Objects and lists become JSON texts, and so do values of a column that has several types. Text columns may hold
+    The other members of these objects are columns, too. Other objects and lists become JSON texts, and so do values of a column that has several types. Text columns may hold
     lists of strings.
     """
 
@@ -335,18 +335,20 @@ def _nested(options: Any, wanted: Collection[str] | None) -> list[str]:
 
 
 def _flattened(record: Mapping[str, Any], nested: Sequence[str]) -> Mapping[str, Any]:
-    """Add the values that names such as ``content.body`` stand for, and leave out the objects that hold them."""
+    """Return a record in which the objects that hold ``nested`` names, such as ``content.body``, are their members."""
     if not nested:
         return record
-    parents = {name.partition(".")[0] for name in nested}
-    found = {key: value for key, value in record.items() if key not in parents}
-    for name in nested:
-        value: Any = None if name in record else record
-        for key in name.split("."):
-            value = value.get(key) if isinstance(value, dict) else None
-        if value is not None:
-            found[name] = value
-    return found
+    outer = {".".join(parts[:n]) for name in nested for parts in [name.split(".")] for n in range(1, len(parts))}
+    return {**dict(_members_of(record, outer, "")), **{name: record[name] for name in nested if name in record}}
+
+
+def _members_of(value: Mapping[str, Any], outer: Collection[str], prefix: str) -> Iterator[tuple[str, Any]]:
+    for key, each in value.items():
+        name = f"{prefix}{key}"
+        if name in outer and isinstance(each, dict):
+            yield from _members_of(each, outer, f"{name}.")
+        else:
+            yield name, each
 
 
 class _Held(Gathered):

@@ -325,7 +325,7 @@ def _guess_text(table: Table) -> Guess:
             f"{table.files[0]} holds one object with the lists {listed(top)}, and no records; write an object for "
             "each record, one per line"
         )
-    strings = [name for name, values in columns.items() if is_text(values.type)]
+    strings = [name for name, values in columns.items() if _may_be_texts(values)]
     raise InputError(
         f"{table.files[0]} has no column of texts among {table.listed()}; name it with "
         f"{option.text((*strings, 'NAME')[0])}"
@@ -363,18 +363,24 @@ def _text_column(columns: Mapping[str, Any]) -> str | None:
     """Return the column of strings or tokens with a common name for texts; ``columns`` maps names to Arrow arrays."""
     kinds = {name: values.type for name, values in columns.items()}
     lists = [name for name, kind in kinds.items() if is_list(kind) and holds_strings(kind.value_type)]
-    texts = [name for name, kind in kinds.items() if name in lists or is_text(kind)]
+    texts = [name for name in kinds if name in lists or _may_be_texts(columns[name])]
     return "text" if "text" in columns else _column(texts, _TEXT_NAMES)
 
 
+def _may_be_texts(values: Any) -> bool:
+    """Return whether a column holds strings other than JSON objects, which mappings in memory become."""
+    texts = as_bytes(values).drop_null().to_pylist() if is_text(values.type) else [b"{}"]
+    return not texts or not all(text.startswith((b'{"', b"{}")) for text in texts)
+
+
 def _longest_column(columns: Mapping[str, Any]) -> str | None:
-    """Return the column with the longest strings if they are long enough for texts; URLs do not count.
+    """Return the column with the longest strings if they are long enough for texts; URLs and objects do not count.
 
     Values within objects are taken if no others are long enough.
     """
     lengths: dict[str, float] = {}
     for name, values in columns.items():
-        texts = as_bytes(values).drop_null().to_pylist() if is_text(values.type) else []
+        texts = as_bytes(values).drop_null().to_pylist() if _may_be_texts(values) else []
         length = sum(len(text) for text in texts if b"://" not in text[:8]) / max(len(texts), 1)
         if length >= _TEXT_LENGTH:
             lengths[name] = length
