@@ -18,6 +18,7 @@ import importlib.util
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from pipelines.common import options
 from pipelines.common.bags import read_counts, write_corpus
 from pipelines.common.data import prepared
 from pipelines.common.held_out import Split, is_held_out, scores_of
-from pipelines.common.results import Results, Row, publish
+from pipelines.common.results import CellMissing, Results, Row, publish
 from pipelines.common.tables import markdown, number, spread
 from pipelines.quality import LISTED, polished
 from streaming_jsmf.inference.words import prominent_words
@@ -167,11 +168,12 @@ def table(rows: Sequence[Row]) -> str:
 @options.several("topics", [20])
 @options.SEEDS
 @options.several("methods", METHODS)
+@options.ONLY_KEPT
 def main(
     out: Path, corpora: tuple[str, ...], words: int, texts: str, text_column: str, id_column: str, model: Path | None,
-    topics: list[int], seeds: int, methods: list[str],
+    topics: list[int], seeds: int, methods: list[str], only_kept: bool,
 ) -> None:  # fmt: skip
-    results, [named] = Results(out / "cells"), corpora
+    results, [named] = Results(out / "cells", only_kept), corpora
     name, corpus = prepared(named, out / "corpora", words)
     found = pads.dataset(texts).to_table(columns=[id_column, text_column])
     by_id = dict(zip(*(found[column].to_pylist() for column in (id_column, text_column)), strict=True))
@@ -183,14 +185,17 @@ def main(
     rows = []
     for n_topics in topics:
         for method in methods:
-            if importlib.util.find_spec(METHODS[method][1]) is None:
+            if not only_kept and importlib.util.find_spec(METHODS[method][1]) is None:
                 click.echo(f"{method} is left out: {METHODS[method][1]} is not installed", err=True)
                 continue
             for seed in range(seeds):
                 cell = {"K": n_topics, "method": method, "seed": seed}
-                made = partial(row_of, counts, embeddings, method, n_topics, seed)
-                rows.append({"corpus": name, **cell, **results.row({**key, **cell}, made)})
-                click.echo(f"{name} K={n_topics} {method} {seed}: {rows[-1]}", err=True)
+                with suppress(CellMissing):
+                    made = results.row(
+                        {**key, **cell}, partial(row_of, counts, embeddings, method, n_topics, seed)
+                    )
+                    rows.append({"corpus": name, **cell, **made})
+                    click.echo(f"{name} K={n_topics} {method} {seed}: {made}", err=True)
     publish(out, "text_peers", rows, table(rows), {name: corpus})
 
 

@@ -34,8 +34,13 @@ PAGES = tuple(
         "docs/quality.md",
         "docs/performance.md",
         "docs/findings/anchor_stability.md",
+        "docs/findings/coherence_repetition.md",
         "docs/findings/equal_time.md",
         "docs/findings/later_papers.md",
+        "docs/findings/near_ties.md",
+        "docs/findings/noise_removal.md",
+        "docs/findings/one_pass.md",
+        "docs/findings/size_corrected_metrics.md",
     )
 )
 

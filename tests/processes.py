@@ -42,7 +42,7 @@ commit = Checkpoints.commit_part
 
 def commit_and_hold(records, *arguments):
     commit(records, *arguments)
-    if len(records.parts()) >= {parts}:
+    if len(records.committed().parts) >= {parts}:
         threading.Event().wait()
 
 Checkpoints.commit_part = commit_and_hold

@@ -487,6 +487,19 @@ def test_a_cluster_or_client_brings_its_certificates(given: str) -> None:
         assert executor.arguments["scheduler"].submit(int).result(timeout=PATIENCE) == 0
 
 
+@pytest.mark.slow
+def test_a_cluster_of_its_own_beside_an_active_client_is_announced(caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster,
+        Client(cluster),
+        Execution("cluster", workers=1).executor(),
+    ):
+        assert cluster.scheduler_address in caplog.text
+    caplog.clear()
+    with Execution("cluster", workers=1).executor():
+        assert "active" not in caplog.text
+
+
 # -- what travels -----------------------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
+from streaming_jsmf.jobs.checkpoints import Checkpoints, Committed, PartialResult
 from streaming_jsmf.jobs.order import FAN_IN, FoldOrder
 from streaming_jsmf.jobs.run import WINDOW_PER_WORKER, Job, Part
 from streaming_jsmf.storage.arrays import create_group
@@ -133,14 +133,15 @@ def test_no_order_of_tasks_and_no_kill_changes_a_fold(keep: bool, tmp_path: Path
     sections, rng = (4, 11), np.random.default_rng(0)
     for turn in range(3):
         job = job_in(tmp_path / str(turn), sections, 3, keep=keep)
-        while job.order is not None and job.order.total not in job.checkpoints.folds():
+        while job.order is not None and job.order.total not in job.checkpoints.committed().folds:
             # Killed, and resumed by another number of workers.
             run_in_some_order(job, int(rng.integers(1, 4)), rng, stop_after=int(rng.integers(1, 12)))
         assert job.result().arrays["trace"].tolist() == brackets(sections, 3)
-        assert job.checkpoints.folds() == {job.order.total}
+        assert job.checkpoints.committed().folds == {job.order.total}
         assert job.done(job.checkpoints.committed()) == set(range(15))
         assert [
-            note["number"] for note in job.checkpoints.history(job.order.keys, job.checkpoints.parts())
+            note["number"]
+            for note in job.checkpoints.history(job.order.keys, job.checkpoints.committed().parts)
         ] == list(range(15))
         stored = [path.name for path in (tmp_path / str(turn) / "partials").iterdir() if path.is_dir()]
         assert sum("part-" in name for name in stored) == (15 if keep else 0)
@@ -148,7 +149,7 @@ def test_no_order_of_tasks_and_no_kill_changes_a_fold(keep: bool, tmp_path: Path
 
 def tasks_of(job: Job, workers: int) -> list[tuple[Any, Any]]:
     """Keys and tasks in the order of parts."""
-    graph = dict(job.graph(workers).__dask_graph__())  # type: ignore[union-attr]
+    graph = dict(job.graph(workers, Committed()).__dask_graph__())  # type: ignore[union-attr]
     return sorted(graph.items(), key=lambda item: item[0][1])
 
 

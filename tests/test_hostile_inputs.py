@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streaming_jsmf import InputError, documents_of_topic, ingest, open_corpus
+from streaming_jsmf import InputError, StoreError, documents_of_topic, ingest, open_corpus
 from streaming_jsmf.documents.share_files import ABOUT_NAME
 from streaming_jsmf.documents.shares import About, ShareTotals
 from streaming_jsmf.ingestion.ingest import IngestRequest
@@ -255,7 +255,9 @@ def test_functions_are_compiled_without_a_cache(caplog: pytest.LogCaptureFixture
     assert "NUMBA_CACHE_DIR" in record.getMessage()
 
 
-@pytest.mark.parametrize("setting", ["NUMBA_DISABLE_JIT=1", "NUMBA_NUM_THREADS=0"])
+@pytest.mark.parametrize(
+    "setting", ["NUMBA_NUM_THREADS=0", pytest.param("NUMBA_DISABLE_JIT=1", marks=pytest.mark.slow)]
+)
 def test_settings_of_numba_that_leave_nothing_to_compute_with(setting: str, tmp_path: Path) -> None:
     name, value = setting.split("=")
     write_corpus(tmp_path / "c", planted(200, 30, 3).counts)
@@ -422,6 +424,12 @@ def test_a_part_outside_the_directory_of_shares_is_refused(tmp_path: Path) -> No
     (folder / ABOUT_NAME).write_text(json.dumps(about))
     with pytest.raises(InputError, match=r"'\.\./other\.parquet' leaves this directory"):
         documents_of_topic(tmp_path / "model", folder, 0)
+
+
+def test_a_record_without_its_arrays_is_damaged(tmp_path: Path) -> None:
+    write_record(tmp_path, "range-part-a", {"arrays": {}})
+    with pytest.raises(StoreError):
+        read_record(tmp_path, "range-part-a", "")
 
 
 def test_a_record_removes_nothing_outside_of_its_store(tmp_path: Path) -> None:

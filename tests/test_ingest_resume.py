@@ -50,7 +50,7 @@ commit = Checkpoints.commit_part
 
 def commit_and_hold(records, *arguments):
     commit(records, *arguments)
-    if records.stage == step and len(records.parts()) >= int(tasks):
+    if records.stage == step and len(records.committed().parts) >= int(tasks):
         threading.Event().wait()
 
 Checkpoints.commit_part = commit_and_hold

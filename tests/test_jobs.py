@@ -34,7 +34,7 @@ from streaming_jsmf.jobs.checkpoints import (
     Checkpoints,
     PartialResult,
     Record,
-    added,
+    SumReduction,
     key_of,
     write_record,
 )
@@ -95,7 +95,7 @@ def run_squares(work: Workspace, bad: int = -1, then: BaseException | None = Non
 def test_committed_tasks_are_not_run_again(work: Workspace) -> None:
     with pytest.raises(OSError, match="no room"):
         run_squares(work, bad=2)
-    done = {int(key) for key in work.checkpoints("squares").parts()}
+    done = {int(key) for key in work.checkpoints("squares").committed().parts}
     assert (2 in done, work.steps_done) == (False, {"squares": len(done)})
     assert set(run_squares(work)) == {0, 1, 2, 3} - done
     assert run_squares(work) == []
@@ -135,7 +135,7 @@ def test_work_without_commits_is_removed(work: Workspace, tmp_path: Path) -> Non
 
 
 @dataclass(frozen=True)
-class Scaled:
+class Scaled(SumReduction):
     """Each part contributes its number times the result before, and logs that it was computed."""
 
     results: Checkpoints
@@ -147,9 +147,6 @@ class Scaled:
             file.write(f"{self.before} {number}\n")
         total = number * self.results.read_fold(self.before).arrays["total"]
         return PartialResult({"total": total}, {"parts": 1})
-
-    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        return added(folded, partial)
 
 
 def multiply(path: Path, *, interrupted: bool = False) -> list[float]:
@@ -173,7 +170,7 @@ def multiply(path: Path, *, interrupted: bool = False) -> list[float]:
             return total
 
         total = run_steps(results, PartialResult({"total": np.ones(1)}), 3, step).arrays["total"]
-    assert len(results.folds()) == 1
+    assert len(results.committed().folds) == 1
     return [float(value) for value in total]
 
 

@@ -88,13 +88,10 @@ def test_the_largest_eigenvalues_are_algebraic_not_by_magnitude(tmp_path: Path) 
     np.testing.assert_allclose(moments.eigenpairs(3, extra=0).values, values[::-1][:3], rtol=0.02)
 
 
-def test_a_partition_has_the_same_bits_anywhere_and_folding_leaves_its_inputs_alone(
-    corpus_path: Path,
-) -> None:
+def test_a_partition_has_the_same_bits_anywhere(corpus_path: Path) -> None:
     corpus = open_corpus(corpus_path)
     stage, partitions = RangeReduction(corpus.n_words, SMALL), plan_partitions(list_units(corpus), 3000)
-    a, b, again = (stage.compute(p) for p in (*partitions[:2], Partition(17, partitions[0].units)))
-    stage.fold(a, b)
+    a, again = (stage.compute(p) for p in (partitions[0], Partition(17, partitions[0].units)))
     for name, values in again.arrays.items():
         np.testing.assert_array_equal(a.arrays[name], values)
 
@@ -383,7 +380,7 @@ def test_nothing_of_a_shard_with_another_hash_is_committed(scheduler: str, tmp_p
         if any(first.name in shard for shard, _ in partition.units)
     }
     assert 1 < len(reading) < len(keys)
-    assert not reading & store.checkpoints("range").parts()
+    assert not reading & store.checkpoints("range").committed().parts
     first.write_bytes(intact)
     scan(tmp_path / "c", tmp_path / "m", settings, execution)
     assert open_moments(tmp_path / "m").digests() == open_moments(tmp_path / "whole").digests()

@@ -58,10 +58,31 @@ def repeated(rows: Rows) -> str:
     return coherence_repetition.table([row for row in rows if row["change"] == "none"], "method")
 
 
+#: Metrics of the comparison of this package's own variants.
+OURS = (
+    "relative_recovery",
+    "relative_approximation",
+    "specificity_2021",
+    "dissimilarity",
+    "npmi",
+    "coherence",
+)
+
+
 #: How the tables of each result are made of its rows.
 MAKERS: dict[str, Callable[[Rows], str]] = {
     **dict.fromkeys(
-        ("fig3_nips", "fig3_more", "checked_rows", "palm", "items", "enn_authors", "guards", "no_guards"),
+        (
+            "fig3_nips",
+            "fig3_more",
+            "checked_rows",
+            "palm",
+            "palm_low_rank",
+            "items",
+            "enn_authors",
+            "guards",
+            "no_guards",
+        ),
         compared,
     ),
     **dict.fromkeys(
@@ -71,13 +92,14 @@ MAKERS: dict[str, Callable[[Rows], str]] = {
     **dict.fromkeys(("softclique", "softclique_lda", "softclique_newsgroups"), softclique.coherence_table),
     **dict.fromkeys(("table1", "items_topics"), lr_jsmf_table1.table),
     **dict.fromkeys(("stod_table3_kos", "stod_table3_nips"), example_topics.table),
+    "ours": lambda rows: experiment.table(rows, OURS),
     "one_pass": one_pass.table,
     "quality": quality_tables.tables,
     "peers/topics": partial(peer_tables.table, makes="topics"),
     "peers/basis": partial(peer_tables.table, makes="basis"),
     "text_peers": text_peers.table,
     "later_papers": later_papers.tables,
-    **dict.fromkeys(("jsmf_kos", "jsmf_baskets", "jsmf_groceries"), drawn),
+    **dict.fromkeys(("jsmf_kos", "jsmf_baskets", "jsmf_groceries", "jsmf_ratings"), drawn),
     **dict.fromkeys(("fig4_nips", "fig4_un", "words_15000"), lr_jsmf_fig4.table),
     **dict.fromkeys(("convergence", "convergence_nips"), lr_jsmf_convergence.table),
     **dict.fromkeys(("coherence_repetition", "coherence_repetition_nips"), repeated),

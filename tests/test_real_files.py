@@ -534,7 +534,7 @@ def test_a_byte_order_mark_gives_the_encoding(
     assert ingested(plain, "--reader", reader).code == 0
     expected = open_corpus(tmp_path / "c").fingerprint
     path = marked(tmp_path / name, text, encoding)
-    for size in (8 << 20, 500):
+    for size in (8 << 20, 4000):
         with small(unit=size):
             done = ingested(path, "--reader", reader, *options, "--overwrite")
         assert done.code == 0, done.err

@@ -303,7 +303,7 @@ def test_an_interrupted_simulation_is_finished_by_the_same_call(
     write, target, partial = simulating.write_part, tmp_path / "a", tmp_path / "a.partial"
 
     def interrupted(job: simulating.Simulation, part: int) -> Record:
-        if len(job.folder.checkpoints("simulate").parts()) == 2:
+        if len(job.folder.checkpoints("simulate").committed().parts) == 2:
             raise error
         return write(job, part)
 

@@ -171,8 +171,7 @@ def test_guessed_readers_of_folders(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "names", [("AA/wiki_00", "AB/wiki_01"), ("part-00000", "part-00001"), ("a.txt", "b.log.1")]
 )
-@pytest.mark.parametrize("options", [(), ("--reader", "text")])
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("options", "packed"), [((), True), (("--reader", "text"), False), ((), False)])
 def test_records_in_files_of_any_name(
     names: tuple[str, ...], options: tuple[str, ...], packed: bool, ingested: Command, tmp_path: Path
 ) -> None:

@@ -23,6 +23,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.readers import json_records
 from streaming_jsmf.ingestion.readers.bags import BasketSource
+from streaming_jsmf.ingestion.readers.listing import list_files
 from streaming_jsmf.ingestion.readers.records import TextSource
 from streaming_jsmf.ingestion.readers.sources import open_source
 from streaming_jsmf.ingestion.readers.text_files import TextFilesSource
@@ -346,6 +347,21 @@ def test_bad_elements_of_an_array(tmp_path):
             (i, elements[i].encode("latin-1")) for i in (1, 2, 4)
         ]
     assert "byte 13 of the element is not UTF-8" in read.bad[-1][1]
+
+
+@pytest.mark.parametrize("suffix", ["zip", "lz4"])
+def test_codecs_of_single_files(tmp_path, suffix):
+    data = b"".join(b'{"text": "word%d"}\n' % i for i in range(5000))
+    # The first entry of the archive is a folder.
+    packed = in_zip({"en/a.jsonl": data}) if suffix == "zip" else pa.compress(data, "lz4", asbytes=True)
+    path = put(tmp_path / f"a.jsonl.{suffix}", packed)
+    assert Read(texts(*list_files(path))).words == [f"word{i}" for i in range(5000)]
+    path = put(tmp_path / "cut" / f"a.jsonl.{suffix}", packed[: len(packed) // 2])
+    found = message(lambda: Read(texts(path)))
+    assert str(path) in found
+    assert "damaged" in found
+    bare = put(tmp_path / "bare.jsonl.zip", in_zip({}))
+    assert "holds no file" in message(lambda: Read(texts(bare)))
 
 
 # Files as documents

@@ -510,6 +510,12 @@ def test_a_cell_of_a_notebook_can_be_run_again(tmp_path: Path) -> None:
         sj.fit(TEXTS, tmp_path / "own", 4, overwrite="auto")
 
 
+def test_bars_are_shown_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for progress in (True, False, None):
+        sj.fit(TEXTS, tmp_path / str(progress), 2, polish=False, progress=progress)
+        assert ("reading the source" in capsys.readouterr().err) == (progress is True)
+
+
 def test_a_table_is_fitted_in_one_flat_call(tmp_path: Path) -> None:
     table = pd.DataFrame(
         {"body": TEXTS, "url": [f"u{n}" for n in range(len(TEXTS))], "year": 1990, "other": 1}

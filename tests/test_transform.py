@@ -287,6 +287,14 @@ def test_same_bytes_on_every_scheduler(corpus: Path, model: Path, tmp_path: Path
     assert files(tmp_path / "a.parquet") == files(tmp_path / "b.parquet")
 
 
+@pytest.mark.parametrize("name", ["diary.parquet", "diary.csv"])
+def test_overwrite_replaces_shares_alone(name: str, corpus: Path, model: Path, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("document_id,mine")
+    with pytest.raises(InputError):
+        made_by(model, corpus, tmp_path / name, overwrite=True)
+    assert (tmp_path / name).read_text() == "document_id,mine"
+
+
 def test_csv_has_a_column_for_each_shown_topic(
     model: Path, drawn: Planted, tmp_path: Path, invoke: Command
 ) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -18,8 +18,8 @@ from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.corpus.units import iter_blocks, list_units
 from streaming_jsmf.corpus.vocabulary import word_ids
 from streaming_jsmf.corpus.write import column_words, corpus_target, matrix_blocks, write_corpus
-from streaming_jsmf.documents.model_shares import ModelShares
-from streaming_jsmf.documents.transform import transform
+from streaming_jsmf.documents.model_shares import AnyShares, ModelShares
+from streaming_jsmf.documents.transform import temporary_shares
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.storage.paths import AnyPath
 from streaming_jsmf.topics.store import AnyModel, model_path, read_model
@@ -187,10 +187,10 @@ def model_to_pyldavis(
     path = model_path(model)
     opened = open_corpus(corpus)
     arrays = read_model(path, ("word", "word_topic", "term_count")).arrays
-    with tempfile.TemporaryDirectory(prefix="streaming-jsmf-") as folder:
-        file = Path(folder) / "shares" if shares is None else shares
-        if shares is None:
-            transform(path, opened, file)
+    given: AbstractContextManager[AnyShares] = (
+        temporary_shares(path, opened) if shares is None else nullcontext(shares)
+    )
+    with given as file:
         found = ModelShares.open(path, file)
         found.require_corpus(opened)
         document_topic = np.concatenate([theta for theta, _ in found.file.dense()])

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -45,7 +44,7 @@ from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
 from streaming_jsmf.topics.store import AnyModel, Model, beside, corpus_beside, model_path, read_model
 
 if TYPE_CHECKING:
-    pass
+    from streaming_jsmf.documents.source_corpus import SourceDocuments
 
 #: Suffixes of the formats of topic shares; a name without one is a directory.
 SUFFIXES = (".parquet", ".zarr", ".csv")
@@ -120,8 +119,10 @@ def transform(
         )
     columns = CsvColumns(_csv_columns(model) if is_csv(target) else {}, asked.raw)
     given = _given_corpus(corpus, reading)
-    found: AbstractContextManager[Any] = nullcontext(given)
-    if given is None:
+    found: AbstractContextManager[CorpusDocuments | SourceDocuments]
+    if given is not None:
+        found = nullcontext(given)
+    else:
         # Importing the readers takes a sixth of the start-up time, and a corpus does not need them.
         from streaming_jsmf.documents.source_corpus import documents_of_source
 
@@ -225,12 +226,22 @@ def _csv_columns(model: AnyModel | Model) -> dict[str, Sequence[int]]:
     return dict(zip(names, shown.groups, strict=True))
 
 
-def _given_corpus(source: Any, reading: IngestRequest | None) -> SimpleNamespace | None:
-    """The documents of a corpus, with the members of ``SourceDocuments``; None for a source."""
+@dataclass(frozen=True)
+class CorpusDocuments:
+    """Documents of a corpus of the user, with the members of ``SourceDocuments``."""
+
+    identity: str
+    corpus: tuple[Corpus, float]
+
+    def remove(self) -> None:
+        """Do nothing: the corpus stays."""
+
+
+def _given_corpus(source: Any, reading: IngestRequest | None) -> CorpusDocuments | None:
+    """The documents of a corpus; None for a source."""
     if not (isinstance(source, Corpus) or (isinstance(source, str | PathLike) and is_corpus(source))):
         return None
     if reading not in (None, IngestRequest()):
         raise InputError(f"{source} is a corpus already; leave out how a source is read")
     opened = open_corpus(source)
-    # A corpus of the user is not removed.
-    return SimpleNamespace(identity=opened.fingerprint, corpus=(opened, 0.0), remove=lambda: None)
+    return CorpusDocuments(opened.fingerprint, (opened, 0.0))

@@ -154,9 +154,7 @@ def require_documents(X: Any) -> None:
 
 def _corpus_at(X: Any) -> Corpus | None:
     """Return the corpus that ``X`` is or names; None for a matrix."""
-    if isinstance(X, Corpus):  # before the path check: a corpus is PathLike
-        return X
-    return open_corpus(X) if isinstance(X, (str, os.PathLike)) else None
+    return open_corpus(X) if isinstance(X, str | os.PathLike) else None
 
 
 def is_dask_array(X: object) -> bool:

@@ -91,19 +91,18 @@ def counts_of(
         words = {**_selection(model), "ids": ids_of_corpus(corpus, model.arrays["word"])}
         job = count_job(corpus, words, len(model.arrays["word"]), _scan_settings(model), topics, work)
         _create_evaluation_group(path)
-        with wanted.writing() as found:
-            if found is not Found.MADE:
-                # Results of another request in this directory are replaced; they cannot be used here.
-                with job.running(execution, listener, replace=True) as (executor, inputs):
+        with job.work.acquire(wanted, job.arrays) as publish:
+            if publish is not None:
+                with job.running(execution, listener) as (executor, inputs):
                     reduction = CountReduction(inputs, job.fields["document_weights"])
                     sums = job.fold(executor, reduction, "counts")()
                 mixed = execution is not None and execution.mixed
                 made = {"committed": utc_now(), "versions": package_versions(mixed=mixed)}
                 fields = {**_fields(model, job, sums), "made": made}
-                with store_written(target, overwrite=node_exists(target)) as beside:
+                with publish() as beside:
                     digests = write_arrays(beside, _divided(model, job, sums), _VARIABLES, compress=True)
                     create_group(beside, sealed_as(KIND, FORMAT_VERSION, {**fields, "digests": digests}))
-    if not is_free(work) or is_left(target):
+    elif not is_free(work) or is_left(target):
         with suppress(InputError), sole_writer(target):
             remove_store(work, ignore_errors=True)
     stored = read_counts(path, model, corpus.fingerprint)

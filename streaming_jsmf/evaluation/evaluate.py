@@ -34,7 +34,7 @@ from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.moments.select import require_parts, resampled, select_partitions
 from streaming_jsmf.moments.store import Moments, open_moments
 from streaming_jsmf.simulation.truth import read_truth
-from streaming_jsmf.storage.paths import StorePath, store_path
+from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.parameters import missing_parameter
 from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
@@ -229,7 +229,7 @@ def moments_of(model: Model, given: str | StorePath | None) -> Moments:
 
 
 def _open_moments(model: Model, path: str | StorePath) -> Moments:
-    moments = open_moments(store_path(path, "a moments store"))
+    moments = open_moments(path)
     if moments.words != tuple(map(str, model.arrays["word"])):
         raise InputError(
             f"{moments.path}: has other words than the model; give the store that it was made of"

@@ -22,16 +22,16 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import Partition, list_units
 from streaming_jsmf.evaluation.inputs import SKETCH_PROBES, sketch_probes
 from streaming_jsmf.inference.perplexity import Completer, Completion
-from streaming_jsmf.jobs.checkpoints import PartialResult, added
+from streaming_jsmf.jobs.checkpoints import PartialResult, SumReduction
 from streaming_jsmf.linalg.csr import (
     apply_gram,
     diagonal_excess,
     document_weights,
     pair_scales,
     pair_totals,
-    word_sums,
 )
 from streaming_jsmf.linalg.typing import Integers
+from streaming_jsmf.moments.partition import PartitionSums
 from streaming_jsmf.storage.arrays import digest
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.topics.document_job import (
@@ -66,37 +66,32 @@ class CooccurrenceAccumulator:
         self.pairs = np.zeros((words.size, words.size), dtype=np.int64)
         self.rows = np.zeros((row_words.size, n_words))
         self.products = np.zeros(probes.shape)
-        # Columns: C e, the diagonal correction.
-        self.sums = np.zeros((n_words, 2))
-        self.n_documents, self.total_weight = 0, 0.0
+        self.sums = PartitionSums(n_words)
 
     def append(self, known: csr_array[Any]) -> None:
         """Count the documents of a block (documents x words of the model, CSR), which is not modified."""
         counts = _with_values(known, known.data.astype(np.float64))
         lengths = np.asarray(counts.sum(axis=1), dtype=np.float64).ravel()
         weights = document_weights(lengths, self.scheme)
-        kept = weights > 0
-        self.n_documents += int(np.count_nonzero(kept))
-        self.total_weight += float(weights.sum())
-        chosen = counts[np.flatnonzero(kept)][:, self.words]
+        chosen = counts[np.flatnonzero(weights > 0)][:, self.words]
         present = _with_values(chosen, np.ones(chosen.nnz, dtype=np.int32))
         self.pairs += (present.T @ present).toarray()
-        mean, scale = pair_scales(lengths, pair_totals(counts.indptr, counts.data), weights)
+        scales = pair_scales(lengths, pair_totals(counts.indptr, counts.data), weights)
+        self.sums.append(counts, weights, scales)
         # Counts that Eq. 1 subtracts from the diagonal: h, or its square for a count below 1.
         once = _with_values(counts, counts.data - diagonal_excess(counts.data))
-        self._append_rows(counts, once, scale)
+        self._append_rows(counts, once, scales[1])
         # H'(H G); ``partial`` subtracts the diagonal of Eq. 1.
-        values = counts.data * np.repeat(np.sqrt(scale), np.diff(counts.indptr))
+        values = counts.data * np.repeat(np.sqrt(scales[1]), np.diff(counts.indptr))
         self.products += apply_gram(_with_values(counts, values.astype(np.float32)), self.probes)
-        self.sums += word_sums(counts, np.stack([mean, scale], axis=1))[0]
 
     def partial(self) -> PartialResult:
         """The sums, before the division by ``total_weight``."""
-        scalars = {"n_documents": self.n_documents, "total_weight": self.total_weight}
-        sketch = self.products - self.sums[:, 1:] * self.probes
-        row_sum = np.ascontiguousarray(self.sums[:, 0])
+        sums = self.sums.finish()
+        sketch = self.products - sums.arrays["diagonal"][:, None] * self.probes
+        row_sum = sums.arrays["row_sum"]
         arrays = {"pairs": self.pairs, "rows": self.rows, "sketch": sketch, "row_sum": row_sum}
-        return PartialResult(arrays, scalars)
+        return PartialResult(arrays, {name: sums.scalars[name] for name in ("n_documents", "total_weight")})
 
     def _append_rows(self, counts: csr_array[Any], once: csr_array[Any], scale: NDArray[np.float64]) -> None:
         """Add rows of sum s (h h' - diag once): LR-JSMF Eq. 1 before the division by the weights."""
@@ -115,8 +110,8 @@ def _with_values(counts: csr_array[Any], values: NDArray[Any]) -> csr_array[Any]
 
 
 @dataclass(frozen=True)
-class CountReduction:
-    """The sums of each partition, and how they are added, in manifest order; ``scheme`` gives the document weights.
+class CountReduction(SumReduction):
+    """The sums of each partition; ``scheme`` gives the document weights.
 
     These are ``pairs`` (P, P) int64, documents with both words, or with the word on the diagonal; float64 ``rows``
     (R, N) of C, ``sketch`` C G (N, s) and ``row_sum`` (N,), each times ``total_weight``; ``n_documents``,
@@ -143,10 +138,6 @@ class CountReduction:
                 completed = completed.merge(complete_whole(completer, known, inputs.threads))
         sums = accumulator.partial()
         return PartialResult(sums.arrays, {**sums.scalars, **asdict(completed)})
-
-    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        """Add integers exactly, and other numbers in float64."""
-        return added(folded, partial)
 
 
 def complete_whole(completer: Completer, block: csr_array[Any], threads: int | None = None) -> Completion:

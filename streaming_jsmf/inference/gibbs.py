@@ -1,4 +1,4 @@
-"""Compiled Gibbs rounds within documents, for given topics and prior.
+"""Compiled rounds that draw topics within documents, for given topics and prior.
 
 CVB0 (``cvb0``) treats the weights of topics in a document as known, but few words leave them uncertain. Here a round
 draws one topic for each distinct word w, with all its c_w tokens, from
@@ -6,8 +6,8 @@ draws one topic for each distinct word w, with all its c_w tokens, from
     p_wk ~ B_wk (n_k + alpha_k),    sum_k p_wk = 1,
 
 where n_k are the tokens of the other words whose topic was k in the round before; at first, n alpha_k / sum(alpha). As
-all words are drawn at once, a word need not wait for the one before it. The last round does not draw: its c_w p_wk are
-the expected tokens, which vary less than drawn ones.
+all words are drawn at once, unlike in Gibbs sampling, a word need not wait for the one before it. The last round does
+not draw: its c_w p_wk are the expected tokens, which vary less than drawn ones.
 
 The random numbers of a document are a function of its key and do not depend on other documents.
 """

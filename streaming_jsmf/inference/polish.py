@@ -9,7 +9,7 @@ over-relaxed: it goes beyond the topics that CVB0 gives, which halves the number
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -63,7 +63,7 @@ SAMPLE_NONZEROS, SAMPLES = 2_000_000, 8
 
 @dataclass(frozen=True)
 class StepSums:
-    """Sums over documents for given topics and prior; ``+`` adds them.
+    """Sums over documents for given topics and prior, which are additive.
 
     tokens, log_likelihood : Expected tokens of each word in each topic, N x K, and the log-likelihood of
         ``cvb0.add_documents``.
@@ -78,9 +78,6 @@ class StepSums:
     n_documents: int
     shares: Floats
     pairs: Floats
-
-    def __add__(self, other: StepSums) -> StepSums:
-        return StepSums(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
 
 
 def step_sums(

@@ -176,12 +176,9 @@ KINDS: dict[str, Kind] = {
     "times (Twitter)": Kind(UTC, f"^{_WEEKDAY} {_NAME} {_DAY} {_TIME} {_ZONE} {_YEAR}$", _by_parts),
     "times (JavaScript)": Kind(UTC, f"^{_JAVASCRIPT}$", _by_parts),
     "times (Apache)": Kind(UTC, rf"^\[?{_DAY}/{_NAME}/{_YEAR}:{_TIME} {_ZONE}\]?$", _by_parts),
-    # After "numbers" and "times", so only of a column of integers or dates of another corpus: pandas writes 2.0 beside
-    # missing values, and has times instead of dates.
-    "whole numbers": Kind(
-        pa.int64(), f"{_WHOLE}(?:[.]0+)?$", lambda each, _: each.cast("double").cast("int64")
-    ),
-    "whole days": Kind(DAY, f"^{_ISO}[T ]00:00(?::00(?:[.]0+)?)?$", lambda each, _: each.cast(TIME).cast(DAY)),
+    # Of columns of another corpus only: pandas writes 2.0 beside missing values, and has times instead of dates.
+    "whole numbers": Kind(pa.int64(), f"{_WHOLE}(?:[.]0+)?$", lambda v, _: v.cast("double").cast("int64")),
+    "whole days": Kind(DAY, f"^{_ISO}[T ]00:00(?::00(?:[.]0+)?)?$", lambda v, _: v.cast(TIME).cast(DAY)),
 }
 
 

@@ -127,9 +127,7 @@ def grow_corpus(
     """
     recover(place)
     known, added = _Known.at(place), place.with_name(f"{place.name}.added")
-    if known.grown.numbered and type(getattr(source, "index", None)).__name__ == "RangeIndex":
-        source = source.reset_index(drop=True)  # rows such as 400 to 499 are numbered on, whatever was added before
-    with located(source, added if execution.elsewhere else None) as location:
+    with located(source, added if execution.elsewhere else None, numbered=known.grown.numbered) as location:
         request = _as_before(reading or IngestRequest(), known, location.path)
         planned, origin = plan_ingest(
             location, added, request, choose=lambda files: files.changed_since(files.followed(known.files))

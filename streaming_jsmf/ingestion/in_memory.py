@@ -50,18 +50,19 @@ class Location:
 
 
 @contextmanager
-def located(source: Any, near: StorePath | None = None) -> Iterator[Location]:
+def located(source: Any, near: StorePath | None = None, *, numbered: bool = False) -> Iterator[Location]:
     """Yield where a source is; data in memory are in temporary files during the block.
 
-    They are written one batch at a time, next to the path or URL ``near`` if other machines have to see them. Raises
-    ``InputError`` if the source is not a path, texts, rows, a table or cells.
+    They are written one batch at a time, next to the path or URL ``near`` if other machines have to see them. Numbers
+    of the rows of a slice of a pandas object are ids, unless documents are ``numbered``. Raises ``InputError`` if the
+    source is not a path, texts, rows, a table or cells.
     """
     if isinstance(source, Location | str | PathLike):
         yield source if isinstance(source, Location) else Location(fspath(source))
         return
-    index: Any = getattr(source, "index", None)
-    if type(index).__name__ == "RangeIndex" and (index.start, index.step) != (0, 1):
-        source = source.set_axis(index.to_numpy())  # the rows are others than the numbers that documents would have
+    rows: Any = getattr(source, "index", None)
+    if type(rows).__name__ == "RangeIndex" and (rows.start, rows.step) != (0, 1) and not numbered:
+        source = source.set_axis(rows.to_numpy())
     with temporary_place(near) as folder, TemporaryDirectory(prefix="streaming-jsmf-") as here:
         local = folder if isinstance(folder, Path) else Path(here)
         if hasattr(source, "write_h5ad"):

@@ -202,5 +202,5 @@ def write_quarantine(ingest: Ingest, corpus: StorePath) -> None:
 def _saved(ingest: Ingest) -> Iterator[StorePath]:
     for step in ("scatter", "read", "write"):
         checkpoints = ingest.folder.checkpoints(step)
-        for record in in_threads(checkpoints.read_metadata, sorted(checkpoints.parts(), key=int)):
+        for record in in_threads(checkpoints.read_metadata, sorted(checkpoints.committed().parts, key=int)):
             yield from (ingest.root / name for name in sorted(record[FILES]) if name.endswith(".bad"))

@@ -131,9 +131,9 @@ def _describe_moments(store: Moments) -> dict[str, Any]:
     if not missing:
         described["leftovers"] = leftovers(store)
     for stage in missing:
-        checkpoints = store.checkpoints(stage)
-        held = store.manifest.order.covered(checkpoints.folds()) if stage == "range" else ()
-        described[f"{stage}_partitions_done"] = max(len(checkpoints.parts()), len(held))
+        parts, folds = store.checkpoints(stage).committed()
+        held = store.manifest.order.covered(folds) if stage == "range" else ()
+        described[f"{stage}_partitions_done"] = max(len(parts), len(held))
     return described
 
 

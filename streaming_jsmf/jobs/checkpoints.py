@@ -13,14 +13,14 @@ import logging
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.fingerprint import sealed, unsealed
-from streaming_jsmf.storage.arrays import ArrayDigest
+from streaming_jsmf.storage.arrays import ArrayDigest, replace_attributes
 from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.storage.packed import read_packed, write_packed
 from streaming_jsmf.storage.paths import (
@@ -36,7 +36,6 @@ from streaming_jsmf.storage.paths import (
     remove_file,
     remove_single,
     sha256_of,
-    write_json,
 )
 
 logger = logging.getLogger(__name__)
@@ -49,8 +48,13 @@ Value = TypeVar("Value")
 #: Metadata that a task returns about the files it wrote: JSON values.
 Record: TypeAlias = dict[str, Any]
 
-#: Keys of the parts and of the folds that have a record.
-Committed: TypeAlias = tuple[frozenset[str], frozenset[str]]
+
+class Committed(NamedTuple):
+    """Keys of the parts and of the folds that have a record; none by default."""
+
+    parts: frozenset[str] = frozenset()
+    folds: frozenset[str] = frozenset()
+
 
 #: Groups of a store: partial results, and the records that commit them.
 PARTIALS, RECORDS = "partials", "records"
@@ -70,7 +74,7 @@ def write_record(store: StorePath, name: str, attributes: Mapping[str, Any]) -> 
     record = sealed(attributes)
     directory = _record_path(store, name)
     make_directory(directory)
-    write_json(directory / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": record})
+    replace_attributes(directory, record)
 
 
 def read_record(store: StorePath, name: str, hint: str) -> dict[str, Any] | None:
@@ -127,28 +131,22 @@ class PartialResult:
     attempt: str = ""
 
 
-def added(folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-    """Return the sum of two results (``folded`` is None at first): the fold of stages whose results are sums."""
-    if folded is None:
-        return partial
-    arrays = {name: folded.arrays[name] + values for name, values in partial.arrays.items()}
-    return PartialResult(arrays, add_scalars(folded, partial))
+class SumReduction:
+    """Base class of reductions whose results are sums; float32 arrays are added in float64."""
 
-
-def added_in_place(folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-    """As ``added``, in float64 and the memory of ``folded``, for arrays that are large."""
-    if folded is None:
-        arrays = {name: values.astype(np.float64, copy=False) for name, values in partial.arrays.items()}
-        return PartialResult(arrays, partial.scalars)
-    for name, values in partial.arrays.items():
-        total = folded.arrays[name]
-        total += values
-    return PartialResult(folded.arrays, add_scalars(folded, partial))
-
-
-def add_scalars(folded: PartialResult, partial: PartialResult) -> dict[str, float]:
-    """Return the sums of the scalars of two results."""
-    return {name: folded.scalars[name] + value for name, value in partial.scalars.items()}
+    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
+        """Add a result to ``folded``, in its memory."""
+        if folded is None:
+            arrays = {
+                name: values.astype(np.float64) if values.dtype == np.float32 else values
+                for name, values in partial.arrays.items()
+            }
+            return PartialResult(arrays, partial.scalars)
+        for name, values in partial.arrays.items():
+            total = folded.arrays[name]
+            total += values
+        scalars = {name: folded.scalars[name] + value for name, value in partial.scalars.items()}
+        return PartialResult(folded.arrays, scalars)
 
 
 def key_of(*texts: str) -> str:
@@ -187,19 +185,11 @@ class Checkpoints:
     #: Metadata of parts that this process has read, by key.
     notes: Held = field(default_factory=Held, compare=False, repr=False)
 
-    def parts(self) -> frozenset[str]:
-        """Keys of the parts that have a record."""
-        return self.committed()[0]
-
-    def folds(self) -> frozenset[str]:
-        """Keys of the folds that have a record."""
-        return self.committed()[1]
-
     def committed(self) -> Committed:
-        """Keys of the parts and of the folds that have a record, from one listing."""
+        """What has a record, from one listing."""
         names = group_names(self.store / RECORDS, f"{self.stage}-")
         parts, folds = self._name("part", ""), self._name("fold", "")
-        return (
+        return Committed(
             frozenset(name.removeprefix(parts) for name in names if name.startswith(parts)),
             frozenset(name.removeprefix(folds) for name in names if name.startswith(folds)),
         )
@@ -284,7 +274,7 @@ class Checkpoints:
                 self.stage,
                 ", ".join(damaged),
             )
-        return frozenset(whole), folds
+        return Committed(frozenset(whole), folds)
 
     def read_metadata(self, key: str) -> dict[str, Any]:
         """Return the metadata of a committed part from its record."""

@@ -105,9 +105,22 @@ def losses_in_one_line(cluster: str) -> Iterator[None]:
         raise StoreError(f"the Dask scheduler at {cluster} was lost; {RESUME}, there or elsewhere") from error
 
 
-def worker_threads(client: Any) -> list[int]:
-    """Return the number of threads of each current worker."""
-    return list(client.nthreads().values())
+def warn_of_active_client() -> None:
+    """Warn once that the active client of Dask, if there is one, is not used."""
+    from distributed import Client
+
+    with suppress(ValueError):  # there is none
+        _warn_of_client_at(address_of(Client.current()))
+
+
+@cache
+def _warn_of_client_at(address: str) -> None:
+    logger.warning(
+        "the active Dask client at %s is not used: %s starts a cluster of its own; give %s the client to use it",
+        address,
+        option.scheduler("cluster"),
+        option.scheduler,
+    )
 
 
 def tell(topic: str, *news: Any) -> None:

@@ -33,7 +33,7 @@ from streaming_jsmf.jobs.cluster import (
     require_report,
     running_scheduler,
     tell_dashboard,
-    worker_threads,
+    warn_of_active_client,
 )
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.process_limits import PROCESS_BYTES, shortage
@@ -180,7 +180,7 @@ class Execution(ExecutionOptions):
     def _executor(self, arguments: Mapping[str, Any], listener: Listener) -> Executor:
         if self.scheduler in LOCAL_SCHEDULERS:
             return Executor(arguments, self.concurrency, listener)
-        threads = worker_threads(arguments["scheduler"])
+        threads = arguments["scheduler"].nthreads().values()
         # A growing cluster has few threads at first.
         at_once = max(self.workers or 1, sum(threads))
         return Executor(arguments, at_once, listener, self.mixed, min(threads, default=1))
@@ -210,6 +210,7 @@ class Execution(ExecutionOptions):
         from streaming_jsmf.jobs.preflight import admitted
 
         if self.scheduler == "cluster":
+            warn_of_active_client()
             # The dashboard uses any free port, to avoid conflicts, and only the local interface; Dask's default is all
             # interfaces.
             with (

@@ -106,7 +106,7 @@ class Job:
         found = frozenset(i for i, part in enumerate(self.parts) if part.key in known)
         return found if self.order is None else found | self.order.covered(folds)
 
-    def graph(self, at_once: int, committed: Committed = (frozenset(), frozenset())) -> Delayed | None:
+    def graph(self, at_once: int, committed: Committed) -> Delayed | None:
         """Return the tasks that remain after what is ``committed``, or None if all is done.
 
         The parts of a group wait for the folds of all groups that ended one window earlier. This bounds the number of
@@ -133,6 +133,14 @@ class Job:
             if step.parts:
                 ended.append((step.last, open_folds[step.fold]))
         return graph.delayed([open_folds[self.order.total]]) if open_folds else None
+
+    def compute(
+        self, executor: Executor, committed: Committed, told: Callable[..., None] | None = None
+    ) -> None:
+        """Compute what remains after what is ``committed``; ``told`` as in ``Executor.compute``."""
+        graph = self.graph(executor.tasks_at_once, committed)
+        if graph is not None:
+            executor.compute(graph, _topic(self.checkpoints), told)
 
     def result(self) -> PartialResult:
         """Read and verify the last fold; raise ``StoreError`` if it is damaged."""
@@ -185,9 +193,7 @@ def run_job(job: Job, executor: Executor, committed: Committed | None = None) ->
     missing = {part.key: number for number, part in enumerate(job.parts) if number not in done}
     told = Reports(started, missing, executor.listener)
     executor.listener(started)
-    graph = job.graph(executor.tasks_at_once, committed)
-    if graph is not None:
-        executor.compute(graph, _topic(checkpoints), told)
+    job.compute(executor, committed, told)
     for key in [*told.lacking]:  # committed by another run meanwhile, or news of a cluster that are late
         told(key, checkpoints.read_metadata(key))
     if told.failures:
@@ -195,7 +201,7 @@ def run_job(job: Job, executor: Executor, committed: Committed | None = None) ->
     for check in {check for number in missing.values() for check in job.parts[number].checks}:
         check.passed()
     executor.listener(StageFinished(started.stage, time.perf_counter() - began))
-    return committed[0] | missing.keys()
+    return committed.parts | missing.keys()
 
 
 class Reports:
@@ -233,7 +239,7 @@ def run_steps(
     also salt the keys of parts.
     """
     chain = fold_keys([str(number) for number in range(steps + 1)], "")
-    known = checkpoints.folds()
+    known = checkpoints.committed().folds
     done = max((number for number, key in enumerate(chain) if key in known), default=None)
     if done is None:
         result, done = start, 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -175,6 +175,27 @@ def count_columns(
     frequency += np.bincount(columns, minlength=frequency.size)
     # NumPy is ten times slower if it must convert each count.
     np.add.at(total, columns, counts.astype(np.float64, copy=False))
+
+
+def row_arrays(
+    name: str, indptr: NDArray[Any], columns: NDArray[Any], values: NDArray[Any]
+) -> dict[str, NDArray[Any]]:
+    """The rows of a CSR matrix between ``indptr`` as three named arrays, of which ``rows_of`` makes a matrix."""
+    held = slice(indptr[0], indptr[-1])
+    return {
+        f"{name}_lengths": np.diff(indptr).astype(np.int32),
+        f"{name}_words": columns[held].astype(np.int32, copy=False),
+        f"{name}_values": values[held].astype(np.float32, copy=False),
+    }
+
+
+def rows_of(name: str, arrays: Mapping[str, NDArray[Any]], n_columns: int) -> csr_array[Any]:
+    """Rows of float32 numbers from their arrays, which are not copied."""
+    lengths, words, values = (arrays[f"{name}_{part}"] for part in ("lengths", "words", "values"))
+    starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    # SciPy's products are fastest, and make no copies, when both index arrays are 32-bit.
+    indptr = starts.astype(np.int32) if starts[-1] < np.iinfo(np.int32).max else starts
+    return csr_array((values, words, indptr), shape=(lengths.size, n_columns), copy=False)
 
 
 def gram_rows(block: csr_array[Any], rows: slice) -> Floats:

@@ -31,7 +31,9 @@ from streaming_jsmf.moments.manifest import (
     following,
     joined,
     read_manifest,
+    refuse_known_shards,
     with_corpus,
+    with_partitions,
     with_third_moment,
     words_digest,
     write_word_ids,
@@ -127,15 +129,11 @@ def require_changeable(
     removed = {normalize(name) for name in changes.remove}
     place = corpus_root(corpus)
     fingerprints = {entry.fingerprint for entry in found.manifest.corpora}
-    if place not in removed and opened(corpus).fingerprint not in fingerprints:
+    if place not in removed and open_corpus(corpus).fingerprint not in fingerprints:
         listed = ", ".join(found.manifest.paths)
         raise SettingsMismatchError(
             f"{found.path}: was not made of {place} but of {listed}; give one of these"
         )
-
-
-def opened(corpus: str | Path | Corpus) -> Corpus:
-    return corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
 
 
 def change_corpora(
@@ -300,14 +298,8 @@ def _require_mergeable(store: Moments, second: Moments) -> None:
             f"{second.path}: holds a share of {theirs.sample_share:.3g} of its documents, and {store.path} of "
             f"{ours.sample_share:.3g}; scan both with the same {option.sample_share} to merge them"
         )
-    known = {content for entry in ours.corpora for content in entry.shards.values()}
     for entry in theirs.corpora:
-        for name, content in entry.shards.items():
-            if content in known:
-                raise InputError(
-                    f"{second.path}: {entry.path}/{name} is in {store.path} already; a document counts once: scan one "
-                    "of them without it"
-                )
+        refuse_known_shards(ours, entry, f"{second.path}: ")
     for each in (store, second):
         if each.missing_stages:
             raise StoreError(
@@ -346,7 +338,7 @@ def _without(manifest: StoreManifest, names: Sequence[str]) -> StoreManifest:
         gone |= found
     staying = [not _is_gone(partition, gone, name=", ".join(names)) for partition in manifest.partitions]
     kept = tuple(p for p, stays in zip(manifest.partitions, staying, strict=True) if stays)
-    return _renumbered(manifest.with_new_basis().changed(partitions=kept))
+    return with_partitions(manifest.with_new_basis(), kept)
 
 
 def _shards_named(manifest: StoreManifest, name: str) -> set[tuple[int, str]]:
@@ -377,18 +369,3 @@ def _is_gone(partition: PartitionEntry, gone: set[tuple[int, str]], name: str) -
             "or scan again without"
         )
     return bool(leaving)
-
-
-def _renumbered(manifest: StoreManifest) -> StoreManifest:
-    """Drop removed shards and empty corpora, and renumber the corpora."""
-    shards: dict[int, set[str]] = {}
-    for partition in manifest.partitions:
-        shards.setdefault(partition.corpus, set()).update(shard for shard, _ in partition.units)
-    used = sorted(shards)
-    corpora = []
-    for old in used:
-        entry = manifest.corpora[old]
-        staying = {name: digest for name, digest in entry.shards.items() if name in shards[old]}
-        corpora.append(entry.model_copy(update={"shards": staying}))
-    partitions = (p.model_copy(update={"corpus": used.index(p.corpus)}) for p in manifest.partitions)
-    return manifest.changed(corpora=tuple(corpora), partitions=tuple(partitions))

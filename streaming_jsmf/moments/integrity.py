@@ -105,7 +105,7 @@ def _damaged(
     found = {key: checkpoints.damage(kind, key, arrays=arrays) for key in sorted(keys)}
     errors = {(kind, key): error for key, error in found.items() if error is not None}
     # A worker of an earlier run may still be folding; a result that it has just removed is not damaged.
-    still = checkpoints.committed()[0 if kind == "part" else 1] if errors else ()
+    still = getattr(checkpoints.committed(), f"{kind}s") if errors else ()
     return {found: error for found, error in errors.items() if found[1] in still}
 
 
@@ -170,7 +170,7 @@ def provenance(store: Moments) -> dict[str, Any]:
     notes = [note for record in records for note in record["history"]]
     for stage in store.missing_stages:
         checkpoints = store.checkpoints(stage)
-        committed = checkpoints.parts()
+        committed = checkpoints.committed().parts
         notes += checkpoints.history(sorted(committed), committed)
     costs = [cost for cost in map(Cost.from_fields, notes) if cost is not None]
     found: dict[str, Any] = {}

@@ -211,11 +211,11 @@ def with_third_moment(manifest: StoreManifest) -> StoreManifest:
 
 def with_corpus(manifest: StoreManifest, corpus: Corpus) -> StoreManifest:
     """The manifest with ``corpus`` appended. Raises ``InputError`` if a shard is already in the store."""
-    _refuse_known_shards(manifest, corpus)
-    by = manifest.settings.get("partition_by")
-    planned = plan_partitions(list_units(corpus), manifest.partition_budget, by)
     # All empty shards have the same hash, and cannot count documents twice.
     entry = _entry(corpus, {shard.name: shard.sha256 for shard in corpus.shards if shard.rows})
+    refuse_known_shards(manifest, entry)
+    by = manifest.settings.get("partition_by")
+    planned = plan_partitions(list_units(corpus), manifest.partition_budget, by)
     number = len(manifest.corpora)
     return manifest.changed(
         corpora=(*manifest.corpora, entry),
@@ -243,21 +243,26 @@ def following(manifest: StoreManifest, corpus: Corpus) -> StoreManifest:
         unit for unit in list_units(corpus) if (shard_name(unit, corpus.root), unit.row_group) not in covered
     ]
     planned = plan_partitions(rest, manifest.partition_budget, by) if rest else ()
-    used = sorted({partition.corpus for partition in staying})
-    partitions = (
-        *(partition.model_copy(update={"corpus": used.index(partition.corpus)}) for partition in staying),
-        *(_describe(partition, corpus, len(used)) for partition in planned),
-    )
-    shards: dict[int, dict[str, str]] = {}
-    for partition in partitions:
-        held = shards.setdefault(partition.corpus, {})
-        held |= {name: hashes[name] for name, _ in partition.units}
-    after = manifest.changed(
-        corpora=tuple(_entry(corpus, each) for each in shards.values()), partitions=partitions
-    )
+    added = (_describe(partition, corpus, len(manifest.corpora)) for partition in planned)
+    sections = (_entry(corpus, hashes),) * (len(manifest.corpora) + 1)
+    after = with_partitions(manifest.changed(corpora=sections), (*staying, *added))
     if after.contents == manifest.contents:
         return after
     return after.with_new_basis() if len(staying) < len(manifest.partitions) else after.on_basis_of(manifest)
+
+
+def with_partitions(manifest: StoreManifest, partitions: Sequence[PartitionEntry]) -> StoreManifest:
+    """The manifest with these partitions of its corpora, without other shards and without corpora that have none."""
+    shards: dict[int, set[str]] = {}
+    for partition in partitions:
+        shards.setdefault(partition.corpus, set()).update(shard for shard, _ in partition.units)
+    used, corpora = sorted(shards), []
+    for number in used:
+        entry = manifest.corpora[number]
+        held = {name: digest for name, digest in entry.shards.items() if name in shards[number]}
+        corpora.append(entry.model_copy(update={"shards": held}))
+    numbered = (p.model_copy(update={"corpus": used.index(p.corpus)}) for p in partitions)
+    return manifest.changed(corpora=tuple(corpora), partitions=tuple(numbered))
 
 
 def joined(
@@ -303,15 +308,18 @@ def _describe(partition: Partition, corpus: Corpus, number: int) -> PartitionEnt
     )
 
 
-def _refuse_known_shards(manifest: StoreManifest, corpus: Corpus) -> None:
+def refuse_known_shards(manifest: StoreManifest, added: CorpusEntry, of: str = "") -> None:
+    """Raise ``InputError`` if a shard of a corpus, ``of`` another store, is already in this store."""
     known = {
-        digest: f"{entry.path}/{name}" for entry in manifest.corpora for name, digest in entry.shards.items()
+        content: f"{entry.path}/{name}"
+        for entry in manifest.corpora
+        for name, content in entry.shards.items()
     }
-    for shard in corpus.shards:
-        if shard.rows and shard.sha256 in known:
+    for name, content in added.shards.items():
+        if content in known:
             raise InputError(
-                f"{corpus.shard_path(shard)} is in the store already, as {known[shard.sha256]}; "
-                "leave it out, because each document is counted once"
+                f"{of}{added.path}/{name} is in the store already, as {known[content]}; leave it out, because each "
+                "document is counted once"
             )
 
 

@@ -218,15 +218,15 @@ def iter_scaled(
     partition: Partition, n_words: int, scheme: DocumentWeights, sums: PartitionSums | None = None
 ) -> Iterator[csr_array[Any]]:
     """Yield the row groups of a partition as scaled counts, which together are the rows of ``load_block``."""
-    blocks = _with_scales(partition, n_words, scheme, sums)
-    while True:
-        with span("read"):
-            found = next(blocks, None)
-            if found is None:
-                return
-            block, values = found[0], np.empty(found[0].nnz, np.float32)
-            scale_rows(block.indptr, block.data, found[1], values)
-        yield csr_array((values, block.indices, block.indptr), shape=block.shape, copy=False)
+    for block, row_scale in _with_scales(partition, n_words, scheme, sums):
+        yield _scaled(block, row_scale)
+
+
+def _scaled(block: csr_array[Any], row_scale: Floats) -> csr_array[Any]:
+    with span("read"):
+        values = np.empty(block.nnz, np.float32)
+        scale_rows(block.indptr, block.data, row_scale, values)
+        return csr_array((values, block.indices, block.indptr), shape=block.shape, copy=False)
 
 
 def _with_scales(
@@ -234,11 +234,12 @@ def _with_scales(
 ) -> Iterator[tuple[csr_array[Any], Floats]]:
     """Yield the counts of each row group and the factors of its rows, and add to ``sums`` if they are given."""
     for block in iter_counts(partition, n_words):
-        lengths = _row_totals(block)
-        weights = document_weights(lengths, scheme)
-        scales = pair_scales(lengths, pair_totals(block.indptr, block.data), weights)
-        if sums is not None:
-            sums.append(block, weights, scales)
+        with span("read"):
+            lengths = row_totals(block.indptr, block.data)
+            weights = document_weights(lengths, scheme)
+            scales = pair_scales(lengths, pair_totals(block.indptr, block.data), weights)
+            if sums is not None:
+                sums.append(block, weights, scales)
         yield block, np.sqrt(scales[1])
 
 
@@ -247,34 +248,26 @@ def iter_shares(partition: Partition, n_words: int) -> Iterator[tuple[csr_array[
 
     Each is h / n (documents x words, float32 CSR) and n (documents,). Errors as in ``read_block``.
     """
-    blocks = iter_counts(partition, n_words)
-    while True:
-        with span("read"):
-            block = next(blocks, None)
-            if block is None:
-                return
-            lengths, shares = _row_totals(block), np.empty(block.nnz, np.float32)
-            # Documents shorter than one token have zero weight, so clipping their length changes no result.
-            scale_rows(block.indptr, block.data, 1 / np.maximum(lengths, 1.0), shares)
-            scaled = csr_array((shares, block.indices, block.indptr), shape=block.shape, copy=False)
-        yield scaled, lengths
+    for block in iter_counts(partition, n_words):
+        lengths = row_totals(block.indptr, block.data)
+        # Documents shorter than one token have zero weight, so clipping their length changes no result.
+        yield _scaled(block, 1 / np.maximum(lengths, 1.0)), lengths
 
 
 def iter_counts(partition: Partition, n_words: int) -> Iterator[csr_array[Any]]:
     """Yield the row groups of a partition as counts of the words of the store. Errors as in ``read_block``."""
-    columns = partition.columns
-    if columns is None:
-        yield from iter_blocks(partition.units, n_words)
-        return
-    expected = ArrayDigest(columns.sha256, (columns.n_words,), "int64")
-    new_ids = read_array(store_path(columns.path), columns.name, expected).astype(np.int32)
-    for block in iter_blocks(partition.units, columns.n_words):
-        # The indices may become unsorted within a row, which products allow.
-        yield csr_array(
-            (block.data, new_ids[block.indices], block.indptr), shape=(block.shape[0], n_words), copy=False
-        )
-
-
-def _row_totals(block: csr_array[Any]) -> Floats:
-    totals: Floats = row_totals(block.indptr, block.data)
-    return totals
+    columns, new_ids = partition.columns, None
+    if columns is not None:
+        expected = ArrayDigest(columns.sha256, (columns.n_words,), "int64")
+        new_ids = read_array(store_path(columns.path), columns.name, expected).astype(np.int32)
+    blocks = iter_blocks(partition.units, n_words if columns is None else columns.n_words)
+    while True:
+        with span("read"):
+            block = next(blocks, None)
+        if block is None:
+            return
+        if new_ids is not None:
+            # The indices may become unsorted within a row, which products allow.
+            parts = (block.data, new_ids[block.indices], block.indptr)
+            block = csr_array(parts, shape=(block.shape[0], n_words), copy=False)
+        yield block

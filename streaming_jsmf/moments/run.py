@@ -45,9 +45,9 @@ from streaming_jsmf.moments.manifest import StoreManifest, root_attributes, word
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.stages.base import Stage
 from streaming_jsmf.moments.stages.range import SAMPLE
-from streaming_jsmf.moments.store import VOCABULARY, WORDS, Moments
-from streaming_jsmf.storage.arrays import Variable, create_group, replace_attributes, write_arrays
-from streaming_jsmf.storage.paths import StorePath, write_json
+from streaming_jsmf.moments.store import WORDS, Moments
+from streaming_jsmf.storage.arrays import create_group, replace_attributes, write_arrays
+from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.storage.results import package_versions, utc_now
 from streaming_jsmf.timing import span
 
@@ -61,8 +61,7 @@ def write_empty_store(path: StorePath, manifest: StoreManifest, words: Sequence[
     """Write vocabulary and manifest into an empty directory. The root group is written last and completes the store."""
     for part in (PARTIALS, RECORDS):
         create_group(path / part, {})
-    arrays = {"word": np.array(words, dtype=object)}
-    _write(path, WORDS, manifest.vocabulary, VOCABULARY, PartialResult(arrays), (), package_versions())
+    _write(Moments(path, manifest), WORDS, PartialResult({"word": np.array(words, dtype=object)}))
     create_group(path, root_attributes(manifest))
 
 
@@ -152,30 +151,28 @@ def commit(
         forget_record(store.path, stage)
     else:
         history = max(history, known["history"], key=len)
-    versions = package_versions(mixed=mixed)
-    _write(store.path, stage, store.covers(stage), store.variables(stage), final, history, versions)
+    _write(store, stage, final, history, mixed=mixed)
     if store.recent is not None:
         store.recent.update(final.arrays)
 
 
 def _write(
-    path: StorePath,
-    name: str,
-    covers: str,
-    variables: Mapping[str, Variable],
+    store: Moments,
+    stage: str,
     final: PartialResult,
-    history: Sequence[Mapping[str, Any]],
-    versions: Mapping[str, str],
+    history: Sequence[Mapping[str, Any]] = (),
+    *,
+    mixed: bool = False,
 ) -> None:
     record = {
-        "covers": covers,
-        "arrays": write_arrays(path, final.arrays, variables),
+        "covers": store.covers(stage),
+        "arrays": write_arrays(store.path, final.arrays, store.variables(stage)),
         "scalars": dict(final.scalars),
         "history": list(history),
         # Differs between runs, so it must not enter any digest or fingerprint.
-        "made": {"committed": utc_now(), "versions": dict(versions)},
+        "made": {"committed": utc_now(), "versions": package_versions(mixed=mixed)},
     }
-    write_record(path, name, record)
+    write_record(store.path, stage, record)
 
 
 def _parts(
@@ -218,7 +215,7 @@ def _discard_damage(store: Moments, stage: Stage, *, complete: bool) -> bool:
 def _discard_damaged_parts(store: Moments, stage: Stage) -> None:
     """Discard the damaged parts of an unfinished store, whose later stages read all parts; hold the intact ones."""
     checkpoints = store.checkpoints(stage.name)
-    known = checkpoints.parts()
+    known = checkpoints.committed().parts
     for _, order in stage.scans(store):
         for key in known.intersection(order.keys):
             try:
@@ -231,7 +228,7 @@ def _discard_damaged_parts(store: Moments, stage: Stage) -> None:
 def _compute_kept_parts(store: Moments, stage: Stage, executor: Executor, load: Partitions) -> None:
     """Compute missing kept parts, which no stage needs since they are folded. One pass over their partitions."""
     checkpoints, ((reduction, order),) = store.checkpoints(stage.name), stage.scans(store)
-    known = checkpoints.parts()
+    known = checkpoints.committed().parts
     missing = [key not in known for key in order.keys]
     if not any(missing):
         return
@@ -239,9 +236,7 @@ def _compute_kept_parts(store: Moments, stage: Stage, executor: Executor, load: 
         "repair: partitions computed again: %s", ", ".join(str(i) for i, lacks in enumerate(missing) if lacks)
     )
     parts = tuple(map(partition_part, compress(order.keys, missing), compress(load(), missing)))
-    missing_parts = Job(checkpoints, reduction, parts).graph(executor.tasks_at_once)
-    if missing_parts is not None:
-        executor.compute(missing_parts)
+    Job(checkpoints, reduction, parts).compute(executor, Committed())
 
 
 def repair_words(store: Moments) -> None:
@@ -252,7 +247,7 @@ def repair_words(store: Moments) -> None:
     for place, error in damage_of_groups(store).items():
         _warn_each([error], "is written again")
         place.mkdir(exist_ok=True)
-        write_json(place / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": {}})
+        replace_attributes(place, {})
     if _warn_each(damage_of_outcome(store, WORDS), "the words are read from the corpora"):
         words = _words_of_corpora(store)
         commit(store, WORDS, PartialResult({"word": np.array(words, dtype=object)}))

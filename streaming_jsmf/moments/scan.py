@@ -18,7 +18,7 @@ from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.jobs.checkpoints import RECORDS
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.moments.changes import Changes, opened, require_changeable, steps_begun
+from streaming_jsmf.moments.changes import Changes, require_changeable, steps_begun
 from streaming_jsmf.moments.integrity import damage, is_cleared, remove_leftovers
 from streaming_jsmf.moments.manifest import (
     StoreManifest,
@@ -91,7 +91,7 @@ def scan(
     of_corpus = stored is None or not changes.any
     if of_corpus:
         assert settings is not None, "only a change keeps the settings of the store"
-        whole = opened(corpus)
+        whole = open_corpus(corpus)
         sources = whole.first_files
         planned = _planned(whole, path, settings, stored, execution, overwrite)
         if planned is None:

@@ -22,10 +22,10 @@ from zarr.abc.store import ByteRequest, OffsetByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from zarr.storage import FsspecStore, LocalStore
 
-from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, first_line, pass_on_machine
+from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, pass_on_machine
 from streaming_jsmf.fingerprint import sealed, unsealed
 from streaming_jsmf.storage.local import require_regular
-from streaming_jsmf.storage.objects import reaching
+from streaming_jsmf.storage.objects import reaching, writing
 from streaming_jsmf.storage.paths import StorePath, inside, node_exists, write_json
 
 #: Uncompressed bytes per chunk: large enough for object stores, small enough to read a panel of words.
@@ -283,12 +283,6 @@ def read_array(
     return values
 
 
-def read_arrays(
-    group: StorePath, expected: Mapping[str, ArrayDigest], *, hint: str = "make the store again"
-) -> dict[str, NDArray[Any]]:
-    return {name: read_array(group, name, known, hint=hint) for name, known in expected.items()}
-
-
 def read_panels(
     group: StorePath, name: str, expected: ArrayDigest | None, *, hint: str = "make the store again"
 ) -> Iterator[tuple[slice, NDArray[Any]]]:
@@ -378,11 +372,8 @@ class ObjectStore(FsspecStore):
             return await super().get(key, prototype, byte_range or OffsetByteRequest(0))
 
     async def set(self, key: str, value: Buffer, byte_range: tuple[int, int] | None = None) -> None:
-        try:
-            with reaching(f"{self.path}/{key}"):
-                await super().set(key, value, byte_range)
-        except FileNotFoundError as error:
-            raise StoreError(f"{self.path}/{key}: cannot be written ({first_line(error)})") from error
+        with writing(f"{self.path}/{key}"):
+            await super().set(key, value, byte_range)
 
     async def exists(self, key: str) -> bool:
         """Whether an object exists; Zarr checks only metadata, and a small read is cheaper than a listing."""

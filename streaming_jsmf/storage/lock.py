@@ -45,6 +45,9 @@ COMMAND_LENGTH = 200
 #: Upper bound for the size of a lock file.
 _MOST_BYTES = 4096
 
+#: Errors of a full disk, or of a limit of the process, which do not tell where.
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
 _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 
 
@@ -130,7 +133,7 @@ def sole_writer(store: StorePath) -> Iterator[None]:
     """Hold the lock of a local ``store`` during the block; stores behind URLs have no locks.
 
     Leftovers of a killed process are removed on entry, and a replacement that it began is completed. Raises
-    ``InputError`` if another process holds the lock; the message names it.
+    ``InputError`` if another process holds the lock; the message names it. An error of a full disk names the directory.
     """
     if not isinstance(store, Path):
         # Object stores have no locks; two writers commit the same bytes and only waste time.
@@ -155,6 +158,10 @@ def sole_writer(store: StorePath) -> Iterator[None]:
             for path in (*clear_leftovers(store), *clear_leftovers(work_place(store))):
                 logger.info("%s: removed; it was left by a run that was killed", path)
         yield
+    except OSError as error:
+        if error.errno in _FULL and error.filename is None:
+            raise OSError(error.errno, os.strerror(error.errno), str(place.parent)) from error
+        raise
     finally:
         # Delete before releasing: a process that has opened the file meanwhile notices and creates a new one.
         file.remove(place)

@@ -103,6 +103,16 @@ def reaching(place: object) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def writing(place: object) -> Iterator[None]:
+    """As ``reaching`` for a write, which raises ``StoreError`` also without its bucket."""
+    try:
+        with reaching(place):
+            yield
+    except FileNotFoundError as error:
+        raise StoreError(f"{place}: cannot be written ({first_line(error)}); is the bucket there?") from error
+
+
 class Reached:
     """A stream from a file system, whose errors are those of ``reaching``."""
 

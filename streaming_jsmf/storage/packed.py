@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.errors import StoreError, first_line
+from streaming_jsmf.errors import StoreError
 from streaming_jsmf.storage.arrays import CHUNK_BYTES, ArrayDigest, RunningDigest, chunk_rows, digest
 from streaming_jsmf.storage.local import require_regular
-from streaming_jsmf.storage.objects import Ranges, reaching
+from streaming_jsmf.storage.objects import Ranges, writing
 from streaming_jsmf.storage.paths import StorePath
 
 
@@ -86,8 +86,5 @@ def _written(path: StorePath) -> Iterator[Any]:
         with path.open("wb") as stream:
             yield stream
         return
-    try:
-        with reaching(path), path.fs.open(path.path, "wb") as stream:
-            yield stream
-    except FileNotFoundError as error:
-        raise StoreError(f"{path}: cannot be written ({first_line(error)}); is the bucket there?") from error
+    with writing(path), path.fs.open(path.path, "wb") as stream:
+        yield stream

@@ -24,7 +24,7 @@ from typing import Any, TypeAlias, TypeVar
 from fsspec.implementations.local import LocalFileSystem
 from upath import UPath
 
-from streaming_jsmf.errors import InputError, StoreError, first_line
+from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.storage.local import LOCAL_SCHEMES, is_no_directory, local_name, possible, require_regular
 from streaming_jsmf.storage.objects import (
     Reached,
@@ -38,6 +38,7 @@ from streaming_jsmf.storage.objects import (
     remove_objects,
     state_of_object,
     url_file_system,
+    writing,
 )
 from streaming_jsmf.validation import stays_inside
 
@@ -261,13 +262,8 @@ def json_bytes(value: Any) -> bytes:
 def write_bytes(path: StorePath, data: bytes) -> None:
     """Write or replace a file atomically: temporary file, fsync and rename; for a URL a single object write."""
     if not isinstance(path, Path):
-        try:
-            with reaching(path):
-                path.fs.pipe_file(path.path, data)
-        except FileNotFoundError as error:
-            raise StoreError(
-                f"{path}: cannot be written ({first_line(error)}); is the bucket there?"
-            ) from error
+        with writing(path):
+            path.fs.pipe_file(path.path, data)
         return
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:

@@ -23,7 +23,7 @@ from streaming_jsmf.corpus.units import (
     read_block,
 )
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
-from streaming_jsmf.jobs.checkpoints import PartialResult, key_of
+from streaming_jsmf.jobs.checkpoints import Committed, PartialResult, key_of
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.order import FoldOrder
@@ -158,9 +158,7 @@ class DocumentJob:
         """
         checkpoints = self.work.checkpoints(name)
         in_threads(lambda item: checkpoints.commit_fold(*item), [*given.items()])
-        tasks = Job(checkpoints, stage, [Part(key, 1, key) for key in keys]).graph(len(keys))
-        if tasks is not None:
-            executor.compute(tasks)
+        Job(checkpoints, stage, [Part(key, 1, key) for key in keys]).compute(executor, Committed())
         for key in keys:
             yield checkpoints.read_part(key)
         checkpoints.clear()

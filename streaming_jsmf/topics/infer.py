@@ -192,5 +192,5 @@ def infer_each(
 
 
 def _opened(moments: str | Path | StorePath | Moments, partitions: str | None) -> Moments:
-    opened = moments if isinstance(moments, Moments) else open_moments(store_path(moments, "a moments store"))
+    opened = moments if isinstance(moments, Moments) else open_moments(moments)
     return opened if partitions is None else select_partitions(opened, partitions)

@@ -31,6 +31,7 @@ from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.events import Iteration, Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.run import run_steps
+from streaming_jsmf.linalg.csr import rows_of
 from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.process_limits import peak_memory
 from streaming_jsmf.storage.lock import work_place
@@ -47,10 +48,9 @@ from streaming_jsmf.topics.polish_tasks import (
     DrawReduction,
     PolishPlan,
     SampledBlock,
-    SampledStep,
     SplitDocuments,
     StepReduction,
-    block_of,
+    TakenStep,
     longest_of,
     polish_job,
     sample_blocks,
@@ -250,8 +250,9 @@ class _Run:
             if steps is sampled:
                 found = self._sampled(before.arrays["word_topic"], drawn(), longest, last)
             else:
+                taken = TakenStep(steps[0], number, given.prior, longest, with_pairs=last)
                 read = partial(state.read_fold, key)
-                found = self._full(before, StepReduction(self._documents, read, steps[0], longest, last), key)
+                found = self._full(before, StepReduction(self._documents, read, taken), key)
             return self._watched(before, found, held_out)
 
         # The start is not evaluated: it may have been fitted to the held-out documents.
@@ -266,16 +267,16 @@ class _Run:
     def _held_out(self, drawn: Read) -> tuple[Counts, float]:
         """Held-out documents, and the maximum length; frees the sample."""
         documents = drawn()
-        return block_of(documents, "held_out", self.inputs.n_words), longest_of(documents)
+        return rows_of("held_out", documents.arrays, self.inputs.n_words), longest_of(documents)
 
     def _sampled(self, topics: Floats, drawn: PartialResult, longest: float, last: bool) -> PartialResult:
         """All sampled steps, without a pass over the corpus; ``last`` if no full steps follow."""
         steps, history = self.plan.sampled_steps, list[float]()
-        sample, draws = block_of(drawn, SAMPLE, self.inputs.n_words), drawn.arrays[DRAWS]
+        sample, draws = rows_of(SAMPLE, drawn.arrays, self.inputs.n_words), drawn.arrays[DRAWS]
         for number, step in enumerate(steps):
             last_of_all = last and number + 1 == len(steps)
             used = np.flatnonzero(in_sample(draws, number, step.share))
-            taken = SampledStep(step, number, self.topics.prior, longest, with_pairs=last_of_all)
+            taken = TakenStep(step, number, self.topics.prior, longest, with_pairs=last_of_all)
             documents = sample if used.size == draws.size else sample[used]
             sums = self._sums(taken, documents, draws[used], topics)
             found = topics_after(sums, topics, step, last=last_of_all)
@@ -283,11 +284,11 @@ class _Run:
             history.append(self._reported(number, found))
         return PartialResult({**found.arrays, "log_likelihood": np.array(history)}, found.scalars)
 
-    def _sums(self, taken: SampledStep, documents: Counts, draws: Floats, topics: Floats) -> StepSums:
+    def _sums(self, taken: TakenStep, documents: Counts, draws: Floats, topics: Floats) -> StepSums:
         """The sums of a sampled step, from the threads of this process or the tasks of a cluster."""
         given = {} if self.executor.worker_threads is None else sample_blocks(documents, draws)
         if not given:
-            return taken.sums(documents, draws, topics, threads=self.executor.threads_here)
+            return taken.sums(documents, topics, draws, threads=self.executor.threads_here)
         name, keys, total = f"sampled-{taken.number + 1}", [*given], None
         stage = SampledBlock(taken, self.job.work.checkpoints(name))
         given[TOPICS] = PartialResult({TOPICS: topics})
@@ -303,7 +304,7 @@ class _Run:
         sums = self.job.fold(self.executor, reduction, name, key)()
         self.job.work.checkpoints(name).clear()
         topics = before.arrays["word_topic"]
-        found = topics_after(sums_of(sums), topics, reduction.step, last=reduction.with_pairs)
+        found = topics_after(sums_of(sums), topics, reduction.taken.step, last=reduction.taken.with_pairs)
         self._reported(number, found)
         return found
 

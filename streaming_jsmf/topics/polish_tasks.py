@@ -31,7 +31,8 @@ from streaming_jsmf.inference.polish import (
     sampled_range,
     step_sums,
 )
-from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, added, added_in_place
+from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, SumReduction
+from streaming_jsmf.linalg.csr import row_arrays, rows_of
 from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.topics.document_job import DocumentJob, Read, TaskInputs
@@ -98,7 +99,7 @@ def polish_job(
         corpus,
         budget=scan.partition_budget(corpus.nonzeros, corpus.n_words),
         n_words=len(topics.words),
-        arrays={"ids": ids_of_corpus(corpus, topics.words), "prior": topics.prior},
+        arrays={"ids": ids_of_corpus(corpus, topics.words)},
         fields={
             "algorithm": ALGORITHM_VERSION,
             "topics": topics.fingerprint,
@@ -146,7 +147,7 @@ class DrawReduction:
             arrays: dict[str, NDArray[Any]] = {DRAWS: draws[sample]}
             for name, rows in (("held_out", held), (SAMPLE, sample)):
                 chosen = block[np.flatnonzero(rows)]
-                arrays |= _arrays_of(name, chosen.indptr, chosen.indices, chosen.data)
+                arrays |= row_arrays(name, chosen.indptr, chosen.indices, chosen.data)
             log_length, n_documents = log_lengths(block)
             scalars = {"log_length": log_length, "n_documents": n_documents}
             drawn.append(PartialResult(arrays, scalars))
@@ -157,24 +158,12 @@ class DrawReduction:
         return partial if folded is None else _joined([folded, partial])
 
 
-def _arrays_of(
-    name: str, indptr: NDArray[Any], ids: NDArray[Any], counts: NDArray[Any]
-) -> dict[str, NDArray[Any]]:
-    """The documents between ``indptr`` as arrays of a result, which ``block_of`` reads."""
-    held = slice(indptr[0], indptr[-1])
-    return {
-        f"{name}_lengths": np.diff(indptr).astype(np.int64),
-        f"{name}_words": ids[held].astype(np.int32),
-        f"{name}_counts": counts[held].astype(np.float32),
-    }
-
-
 def sample_blocks(sample: Counts, draws: Floats) -> dict[str, PartialResult]:
     """The documents of a step with their ``draws`` in the blocks in which ``step_sums`` adds them, by key."""
     found, start = {}, 0
     for number, indptr in enumerate(blocks(sample.indptr, sample.shape[1])):
         rows = slice(start, start := start + indptr.size - 1)
-        arrays = _arrays_of(SAMPLE, indptr, sample.indices, sample.data)
+        arrays = row_arrays(SAMPLE, indptr, sample.indices, sample.data)
         found[f"{number:02d}"] = PartialResult({**arrays, DRAWS: draws[rows]})
     return found
 
@@ -189,14 +178,6 @@ def _joined(parts: Sequence[PartialResult]) -> PartialResult:
 def longest_of(drawn: PartialResult) -> float:
     """Maximum number of tokens of a document that count in a step."""
     return longest_document(drawn.scalars["log_length"], int(drawn.scalars["n_documents"]))
-
-
-def block_of(drawn: PartialResult, name: str, n_words: int) -> Counts:
-    """The documents of a set as counts, documents x N."""
-    lengths = drawn.arrays[f"{name}_lengths"]
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
-    parts = (drawn.arrays[f"{name}_counts"], drawn.arrays[f"{name}_words"], indptr)
-    return csr_array(parts, shape=(lengths.size, n_words))
 
 
 def topics_after(sums: StepSums, before: NDArray[np.float64], step: Step, *, last: bool) -> PartialResult:
@@ -222,8 +203,8 @@ def sums_of(result: PartialResult) -> StepSums:
 
 
 @dataclass(frozen=True)
-class SampledStep:
-    """One step on documents in memory, whose draws of topics have the numbers ``step``."""
+class TakenStep:
+    """One step; its ``number``, from 0, determines the draws of topics. ``longest`` is that of ``step_sums``."""
 
     step: Step
     number: int
@@ -231,8 +212,8 @@ class SampledStep:
     longest: float
     with_pairs: bool
 
-    def sums(self, counts: Counts, draws: Floats, topics: Floats, **options: Any) -> StepSums:
-        """The sums over documents with these ``draws``; ``options`` are those of ``step_sums``."""
+    def sums(self, counts: Counts, topics: Floats, draws: Floats | None = None, **options: Any) -> StepSums:
+        """The sums over documents, with their ``draws`` if they are sampled; ``options`` are those of ``step_sums``."""
         return step_sums(
             counts,
             topics,
@@ -240,59 +221,41 @@ class SampledStep:
             rounds=self.step.rounds,
             longest=self.longest,
             with_pairs=self.with_pairs,
-            keys=document_keys(draws, self.number) if self.step.drawn else None,
+            keys=document_keys(draws, self.number) if draws is not None and self.step.drawn else None,
             **options,
         )
 
 
 @dataclass(frozen=True)
-class SampledBlock:
+class SampledBlock(SumReduction):
     """A sampled step on a cluster: each task takes a block of the documents; their sums are added in order."""
 
-    taken: SampledStep
+    taken: TakenStep
     checkpoints: Checkpoints
 
     def compute(self, key: str) -> PartialResult:
         """The sums of the block that is committed under this key."""
         block, topics = self.checkpoints.read_fold(key), self.checkpoints.read_fold(TOPICS).arrays[TOPICS]
-        counts = block_of(block, SAMPLE, len(topics))
-        sums = result_of(self.taken.sums(counts, block.arrays[DRAWS], topics, whole=True, threads=1))
+        counts = rows_of(SAMPLE, block.arrays, len(topics))
+        sums = result_of(self.taken.sums(counts, topics, block.arrays[DRAWS], whole=True, threads=1))
         # The sums of one block are computed in this precision.
         return replace(sums, arrays={**sums.arrays, "tokens": sums.arrays["tokens"].astype(np.float32)})
 
-    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        return added_in_place(folded, partial)
-
 
 @dataclass(frozen=True)
-class StepReduction:
+class StepReduction(SumReduction):
     """One full step: the ``StepSums`` of all documents that are not held out."""
 
     documents: SplitDocuments
     state: Read
-    step: Step
-    longest: float
-    with_pairs: bool
+    taken: TakenStep
 
     def compute(self, partition: Partition) -> PartialResult:
         """One pass over the partition, with one row group in memory at a time."""
-        inputs = self.documents.inputs
-        topics, prior = self.state().arrays["word_topic"], inputs.read("prior")
-        total: StepSums | None = None
+        topics, threads = self.state().arrays["word_topic"], self.documents.inputs.threads
+        total: PartialResult | None = None
         for _, block, held in self.documents.blocks(partition):
-            sums = step_sums(
-                block[np.flatnonzero(~held)] if held.any() else block,
-                topics,
-                prior,
-                rounds=self.step.rounds,
-                longest=self.longest,
-                with_pairs=self.with_pairs,
-                threads=inputs.threads,
-            )
-            total = sums if total is None else total + sums
+            rows = block[np.flatnonzero(~held)] if held.any() else block
+            total = self.fold(total, result_of(self.taken.sums(rows, topics, threads=threads)))
         assert total is not None, "a partition has units"
-        return result_of(total)
-
-    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        """Add in float64."""
-        return added(folded, partial)
+        return total

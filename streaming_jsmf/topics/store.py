@@ -23,7 +23,7 @@ from streaming_jsmf.storage.arrays import (
     ArrayDigest,
     Variable,
     create_group,
-    read_arrays,
+    read_array,
     read_attributes,
     read_panels,
     read_sealed,
@@ -298,7 +298,8 @@ def read_model(
     attributes = _read_attributes(path)
     digests = attributes["digests"]
     wanted = tuple(digests) if names is None else (*names, *(name for name in optional if name in digests))
-    arrays = read_arrays(path, _digests_of(path, digests, wanted))
+    known = _digests_of(path, digests, wanted)
+    arrays = {name: read_array(path, name, digest) for name, digest in known.items()}
     return Model(arrays, attributes["settings"], attributes["metrics"], attributes["provenance"])
 
 

@@ -14,6 +14,7 @@ import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.records import LARGEST_COUNT, narrow_counts
+from streaming_jsmf.errors import option
 from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, Batch, Unit, UnreadableError, limits
 from streaming_jsmf.ingestion.readers.files import first_link, is_compressed, open_stream, read_pieces
 from streaming_jsmf.ingestion.readers.formats import original, too_long
@@ -116,7 +117,7 @@ class MatrixMarketSource(NumberFiles):
     """
 
     reader = "matrix-market"
-    patterns = ("*.mtx",)
+    patterns = ("*.mtx", "*.mm")
 
     def header(self, stream: Any) -> Header:
         missing = f"its first line must be {_BANNER}"
@@ -146,7 +147,7 @@ class MatrixMarketSource(NumberFiles):
             size_line=number - 1,
             types=_TYPES[kind[3]],
             document=document,
-            hint=f"; if the {other} are the documents, set the option documents to {other!r}",
+            hint=f"; if the {other} are the documents, use {option.read({'documents': other})}",
         )
 
 
@@ -226,13 +227,13 @@ def _good_entries(
         reasons = {
             f"count {{count}} {NO_COUNT}": counted,
             f"word {{word}} is not in the vocabulary of {header.n_words} words": known,
-            f"document {{document}} comes after document {{last}}; sort the lines by document{header.hint}": in_order,
+            "document {document} comes after document {last}; sort the lines by document{hint}": in_order,
             f"document {{document}} is outside 1..{header.n_documents}": there,
         }
         for reason, right in reasons.items():
             for i in np.flatnonzero(~right).tolist():
                 values = {"count": count[i], "word": word[i], "document": document[i], "last": last[i]}
-                faults[int(rows[i])] = reason.format_map(values)
+                faults[int(rows[i])] = reason.format_map({**values, "hint": header.hint})
         lines = block.split(b"\n")
         for row in sorted(faults):
             bad.refuse(first + row, faults[row], lines[row])

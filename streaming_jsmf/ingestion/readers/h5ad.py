@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.errors import InputError, first_line
+from streaming_jsmf.errors import InputError, first_line, option
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit, UnreadableError, limits
 from streaming_jsmf.ingestion.readers.files import open_raw, read_as, trial
 from streaming_jsmf.ingestion.readers.matrices import (
@@ -176,7 +176,7 @@ class _Cells:
         if name not in file:
             layers = ", ".join(file["layers"]) if "layers" in file else ""
             raise InputError(
-                f"{path} has no {name}; set the option layer to one of its layers ({layers or 'none'})"
+                f"{path} has no {name}; its layers, for {option.read({'layer': 'NAME'})}, are: {layers or 'none'}"
                 f"{f'; {_OF_RAW}' * ('raw' in file)}"
             )
         self.notes = (f"the values of {name} are read; {_OF_RAW}",) * ("raw" in file)

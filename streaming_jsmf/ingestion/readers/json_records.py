@@ -58,8 +58,8 @@ _DEEPER = {"[": 1, "{": 1, "]": -1, "}": -1}
 class JsonFormat(Format):
     """Objects of JSON, or strings, which are a column ``text``. Names such as ``content.body`` are within objects.
 
-    The other members of these objects are columns, too. Other objects and lists become JSON texts, and so do values of a column that has several types. Text columns may hold
-    lists of strings.
+    The other members of these objects are columns, too. Other objects and lists become JSON texts, and so do values of
+    a column that has several types. Text columns may hold lists of strings.
     """
 
     def names(self, path: str, options: Any) -> list[str]:
@@ -338,8 +338,13 @@ def _flattened(record: Mapping[str, Any], nested: Sequence[str]) -> Mapping[str,
     """Return a record in which the objects that hold ``nested`` names, such as ``content.body``, are their members."""
     if not nested:
         return record
-    outer = {".".join(parts[:n]) for name in nested for parts in [name.split(".")] for n in range(1, len(parts))}
-    return {**dict(_members_of(record, outer, "")), **{name: record[name] for name in nested if name in record}}
+    outer = {
+        ".".join(parts[:n]) for name in nested for parts in [name.split(".")] for n in range(1, len(parts))
+    }
+    return {
+        **dict(_members_of(record, outer, "")),
+        **{name: record[name] for name in nested if name in record},
+    }
 
 
 def _members_of(value: Mapping[str, Any], outer: Collection[str], prefix: str) -> Iterator[tuple[str, Any]]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT, narrow_counts
 from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, read_vocabulary
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Source, Unit, UnreadableError, limits
 from streaming_jsmf.ingestion.readers.files import find_beside, first_link, open_raw, read_as, size_of
 
@@ -76,7 +76,7 @@ class CountFiles(Source):
         found = find_beside(path, names)
         if found is None:
             raise InputError(
-                f"{path} has no word list ({' or '.join(names)}); set the option vocabulary to its path"
+                f"{path} has no word list ({' or '.join(names)}); name it with {option.read({'vocabulary': 'FILE'})}"
             )
         return found
 

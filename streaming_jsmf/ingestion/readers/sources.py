@@ -123,7 +123,12 @@ def open_source(
 
 # Guessing
 
-_BY_SUFFIX: dict[str, ReaderName] = {".npz": "npz", ".mtx": "matrix-market", ".h5ad": "h5ad"}
+_BY_SUFFIX: dict[str, ReaderName] = {
+    ".npz": "npz",
+    ".mtx": "matrix-market",
+    ".mm": "matrix-market",
+    ".h5ad": "h5ad",
+}
 #: Suffixes of record files; a folder with other files has one document per file, unless their contents are records.
 _RECORDS = {*_BY_SUFFIX, *FORMATS, ".dat", ".data", ".baskets"}
 _MAIL = (".eml", ".emlx", ".mbox", ".mbx")

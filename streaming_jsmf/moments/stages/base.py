@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 import numpy as np
 
 from streaming_jsmf.config import ScanSettings
-from streaming_jsmf.jobs.checkpoints import Held, PartialResult
+from streaming_jsmf.jobs.checkpoints import Held, PartialResult, SumReduction
 from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.jobs.run import Reduction
 from streaming_jsmf.linalg.typing import Single
@@ -100,8 +100,8 @@ class SumStage(Stage):
 
 
 @dataclass(frozen=True)
-class BasisReduction:
-    """Base class of reductions that multiply with the basis of a store.
+class BasisReduction(SumReduction):
+    """Base class of sums of products with the basis of a store.
 
     Workers in other processes read the ``columns`` (from, to) of the array ``basis_name`` from ``store`` and verify its
     digest ``basis``. In this one all tasks share what is ``held``.

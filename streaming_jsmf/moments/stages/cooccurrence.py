@@ -16,7 +16,7 @@ from dask.utils import format_bytes
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.jobs.checkpoints import PartialResult, added_in_place
+from streaming_jsmf.jobs.checkpoints import PartialResult, SumReduction
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.csr import PAIRS_AT_ONCE, gram_rows
 from streaming_jsmf.linalg.panels import panels
@@ -37,7 +37,7 @@ BYTES_PER_PAIR = 40
 
 
 @dataclass(frozen=True)
-class PanelReduction:
+class PanelReduction(SumReduction):
     """Rows ``first`` to ``last - 1`` of H'H for each partition, additive; the diagonal is subtracted at the end."""
 
     n_words: int
@@ -50,9 +50,6 @@ class PanelReduction:
             block = load_block(partition, self.n_words, self.settings.document_weights)
         with span("products"):
             return PartialResult({"cooccurrence": gram_rows(block, slice(self.first, self.last))})
-
-    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        return added_in_place(folded, partial)
 
 
 def row_panels(n_words: int) -> Iterator[slice]:

@@ -19,7 +19,7 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.config.scan import LARGEST_SAMPLE
 from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import option
-from streaming_jsmf.jobs.checkpoints import PartialResult, added_in_place
+from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.csr import apply_gram
 from streaming_jsmf.linalg.eigen import DENSE_WORDS, GUARD_VECTORS, block_width
 from streaming_jsmf.linalg.panels import each, on_each, panels
@@ -74,9 +74,6 @@ class ProductReduction(BasisReduction):
         with span("read"):
             block = source.read(self.n_words)
         yield block
-
-    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        return added_in_place(folded, partial)
 
 
 class ProductStage(SumStage):

@@ -17,8 +17,8 @@ from scipy.sparse import csr_array
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.jobs.checkpoints import Checkpoints, Held, PartialResult, added
-from streaming_jsmf.linalg.csr import apply_gram
+from streaming_jsmf.jobs.checkpoints import Checkpoints, Held, PartialResult, SumReduction
+from streaming_jsmf.linalg.csr import apply_gram, row_arrays, rows_of
 from streaming_jsmf.linalg.eigen import (
     GUARD_VECTORS,
     Eigenpairs,
@@ -39,12 +39,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: The documents of a part in CSR order: number of distinct words per document, then word ids and counts times
-#: sqrt(w / (n (n - 1))).
-LENGTHS, WORDS, VALUES = "sample_lengths", "sample_words", "sample_values"
-#: Arrays of the documents of a part.
-DOCUMENTS = (LENGTHS, WORDS, VALUES)
-#: Name in ``Moments.recent`` of the documents; with the key of a part, of those that were verified before.
+#: Arrays of the documents of a part (``row_arrays``), whose values are counts times sqrt(w / (n (n - 1))).
+DOCUMENTS = ("sample_lengths", "sample_words", "sample_values")
+_, WORDS, VALUES = DOCUMENTS
+#: Prefix of these arrays, and name in ``Moments.recent`` of the documents; with the key of a part, of those that were
+#: verified before.
 SAMPLE = "sample"
 #: Arrays of N numbers in the sums of a part.
 SUMS = 4
@@ -55,7 +54,7 @@ EXACT_FLOOR = 1e-7
 
 
 @dataclass(frozen=True)
-class RangeReduction:
+class RangeReduction(SumReduction):
     """Sums of each partition, and its documents, or a sample of them if ``sample_share`` is below 1.
 
     With ``range_finder="halko"`` the documents are replaced by the linear sketch H'(H Omega) with common probes.
@@ -73,8 +72,7 @@ class RangeReduction:
             block, sums = load_partition(
                 partition, self.n_words, self.settings.document_weights, self._drawn(partition)
             )
-        lengths, words = np.diff(block.indptr).astype(np.int32), block.indices.astype(np.int32, copy=False)
-        documents = {LENGTHS: lengths, WORDS: words, VALUES: block.data}
+        documents = row_arrays(SAMPLE, block.indptr, block.indices, block.data)
         return PartialResult({**sums.arrays, **documents}, {**sums.scalars, "n_held": block.shape[0]})
 
     def _sketched(self, partition: Partition, sums: PartitionSums) -> PartialResult:
@@ -96,11 +94,9 @@ class RangeReduction:
         )
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        """Add the sums, and the sketches in float64; the documents stay in the parts."""
+        """Add the sums and sketches; the documents stay in the parts."""
         arrays = {name: values for name, values in partial.arrays.items() if name not in DOCUMENTS}
-        if "sketch" in arrays:
-            arrays["sketch"] = arrays["sketch"].astype(np.float64)
-        return added(folded, PartialResult(arrays, partial.scalars))
+        return super().fold(folded, PartialResult(arrays, partial.scalars))
 
 
 class RangeStage(Stage):
@@ -206,14 +202,7 @@ def scaled(store: Moments, arrays: Mapping[str, NDArray[Any]]) -> csr_array[Any]
     """H_s from the arrays of its documents, whose values are overwritten."""
     values = arrays[VALUES]
     values *= np.float32(1 / np.sqrt(store.sample_share * store.scalars("range")["total_weight"]))
-    return _rows(arrays, store.n_words)
-
-
-def _rows(arrays: Mapping[str, NDArray[Any]], n_words: int) -> csr_array[Any]:
-    lengths, words, values = (arrays[name] for name in DOCUMENTS)
-    starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    indptr = starts.astype(np.int32) if starts[-1] < np.iinfo(np.int32).max else starts
-    return csr_array((values, words, indptr), shape=(lengths.size, n_words), copy=False)
+    return rows_of(SAMPLE, arrays, store.n_words)
 
 
 def held_bytes(share: float | None, nonzeros: int) -> int:
@@ -230,7 +219,7 @@ class HeldPart:
 
     def read(self, n_words: int) -> csr_array[Any]:
         """The scaled counts, as of ``load_block``. Raises ``StoreError`` if they are damaged."""
-        return _rows(self.checkpoints.read_part(self.key).arrays, n_words)
+        return rows_of(SAMPLE, self.checkpoints.read_part(self.key).arrays, n_words)
 
 
 class BasisStage(Stage):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import Option
-from streaming_jsmf.jobs.checkpoints import PartialResult, added_in_place
+from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.tensor import (
     DOCUMENT_BLOCK,
     FEWEST_TOKENS,
@@ -51,9 +51,6 @@ class ThirdMomentReduction(BasisReduction):
         arrays: dict[str, NDArray[Any]] = {name: getattr(sums, name) for name in ARRAYS}
         arrays |= {name: arrays[name].astype(np.float32) for name in WIDE_ARRAYS}
         return PartialResult(arrays, {name: getattr(sums, name) for name in SCALARS})
-
-    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        return added_in_place(folded, partial)
 
 
 class ThirdMomentStage(SumStage):
