@@ -124,7 +124,7 @@ def column_bytes(path: Path) -> int:
     """Compressed bytes of the ids and counts of a corpus."""
     total = 0
     for shard in (path / "documents").glob("*.parquet"):
-        with footer.open_parquet(str(shard), str(shard)) as file:
+        with footer.open_parquet(str(shard)) as file:
             leaves = footer.leaf_columns(file.metadata)
             for number in range(file.metadata.num_row_groups):
                 group = file.metadata.row_group(number)

@@ -115,7 +115,7 @@ def iter_documents(corpus: Corpus) -> Iterator[Documents]:
     """Documents of a corpus in the order of shards and rows, in batches."""
     for shard in corpus.shards:
         path = corpus.shard_path(shard)
-        with open_parquet(path, path) as file:
+        with open_parquet(path) as file:
             for batch in file.iter_batches():
                 yield documents_from_batch(batch, corpus.n_words)
 

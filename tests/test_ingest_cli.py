@@ -316,9 +316,14 @@ def test_columns_in_another_order_and_ids_that_do_not_fit(tmp_path: Path) -> Non
     for name, first in (("0.parquet", 0), ("1.parquet", 2**63 - 1)):
         ids = pa.array([first, first + 1], pa.uint64())
         pq.write_table(table.set_column(2, "doc_id", ids), source / name)
-    with pytest.raises(InputError, match="row 1 from 0: doc_id is not a signed 64-bit integer; correct"):
+    with pytest.raises(InputError, match="row 1 from 0: doc_id is above 9223372036854775807"):
         again(source, tmp_path / "more", **NAMED)
     guessed = again(source, tmp_path / "guessed")
     assert list(bags_of(guessed)) == [0, 1, 2, 3]
+    unnamed = table.slice(0, 1).set_column(2, "doc_id", pa.array([""]))
+    empty = write_bags(tmp_path / "empty", [GOOD])
+    pq.write_table(unnamed, empty / "0.parquet")
+    with pytest.raises(InputError, match="row 0 from 0: doc_id is empty"):
+        again(empty, tmp_path / "more", **NAMED)
     kept = again(source, tmp_path / "more", on_bad_record="quarantine", **NAMED)
     assert list(bags_of(kept)) == [0, 1, 2**63 - 1]

@@ -137,7 +137,7 @@ def _require_table(path: StorePath, data: bytes) -> None:
             with open_file(path) as file:
                 own = file.readline() == data[: data.index(b"\n") + 1]
         else:
-            with open_parquet(path, str(path)) as file:
+            with open_parquet(path) as file:
                 own = _MARK in (file.metadata.metadata or {})
     except (OSError, StoreError):
         own = False

@@ -77,11 +77,9 @@ class ShardFile:
 
 
 @contextmanager
-def open_shard(
-    path: AnyPath | UPath, name: str, advice: str = RESTORE, **options: Any
-) -> Iterator[ShardFile]:
+def open_shard(path: AnyPath | UPath, advice: str = RESTORE, **options: Any) -> Iterator[ShardFile]:
     """Open a file behind a URL with ``options`` of fsspec, or a local one; errors as ``reading``."""
-    with reading(name, advice):
+    with reading(str(path), advice):
         if is_url(path):
             with open_file(path, **options) as stream:
                 size, details = getattr(stream, "size", None), getattr(stream, "details", None)
@@ -94,14 +92,14 @@ def open_shard(
 
 @contextmanager
 def open_parquet(
-    path: AnyPath | UPath, name: str, advice: str = RESTORE, sha256: str | None = None, known: State = None
+    path: AnyPath | UPath, advice: str = RESTORE, sha256: str | None = None, known: State = None
 ) -> Iterator[Any]:
     """Open a ``pyarrow.parquet.ParquetFile`` with verified page checksums; errors as ``reading``.
 
     A file of another ``sha256`` is refused; in the state ``known`` it has been compared before (``ShardCheck``).
     """
     # Reading ahead would move 50 MB for a row group of kilobytes.
-    with open_shard(path, name, advice, cache_type="none") as shard:
+    with open_shard(path, advice, cache_type="none") as shard:
         if sha256 is not None and (known is None or known != shard.state):
             require_hash(path, hash_of_shard(path, state=shard.state), sha256)
         with shard.parquet() as file:
@@ -130,7 +128,7 @@ def read_footer(path: str, n_words: int, expected: int | None = None, *, hashing
     counts that are not positive and finite.
     """
     options = {} if hashing else {"cache_type": "none"}
-    with open_shard(path, path, **options) as shard:
+    with open_shard(path, **options) as shard:
         if expected not in (None, shard.size):
             raise StoreError(f"{path} has {shard.size} bytes, its manifest says {expected}; {RESTORE}")
         sha256 = hash_of_shard(path, partial(_hash_of_source, shard.source), shard.state) if hashing else ""
@@ -242,7 +240,7 @@ class ShardCheck:
 
     def __call__(self) -> None:
         """Read the shard once, unless this process has; raise ``StoreError`` if it differs."""
-        with open_shard(self.path, self.path) as shard:
+        with open_shard(self.path) as shard:
             compute = partial(_hash_of_source, shard.source)
             require_hash(self.path, hash_of_shard(self.path, compute, shard.state), self.sha256)
 

@@ -10,8 +10,9 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from streaming_jsmf.corpus.footer import Shard, read_footer, require_hash
+from streaming_jsmf.corpus.footer import Shard, open_parquet, read_footer, require_hash
 from streaming_jsmf.corpus.manifest import (
     MANIFEST_NAME,
     Json,
@@ -101,6 +102,11 @@ class Corpus:
 
     def shard_path(self, shard: Shard) -> str:
         return join(self.root, shard.name)
+
+    def schema(self) -> Any:
+        """The Arrow schema of the first shard."""
+        with open_parquet(self.shard_path(self.shards[0])) as file:
+            return file.schema_arrow
 
     def vocabulary(self) -> Vocabulary:
         """Read the vocabulary; ``StoreError`` if the file has changed since the corpus was opened."""

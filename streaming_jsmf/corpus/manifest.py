@@ -146,7 +146,7 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
             "install a newer streaming-jsmf or build the corpus again"
         )
     try:
-        manifest = Manifest.model_validate_json(json.dumps(raw))
+        manifest = Manifest.model_validate(raw)
     except ValidationError as error:
         kind = InputError if is_unsafe(error) else StoreError
         raise kind(f"{where}: {explain(error, Manifest)}") from error

@@ -112,19 +112,27 @@ class Sums:
     step: str
     key: str
     n_ranges: int
+    least: int = 0
 
 
 def sum_files(
-    work: Workspace, executor: Executor, step: str, files: Sequence[str], key: str, number: int
+    work: Workspace,
+    executor: Executor,
+    step: str,
+    files: Sequence[str],
+    key: str,
+    number: int,
+    least: int = 0,
 ) -> list[StorePath]:
     """Sum the counts in files of the workspace by ``key``, as ``summed``; return a sorted table per range.
 
     The few files of a single range are returned as they are, sorted, too; ``merged`` and ``totals_of`` sum them.
+    Words in fewer than ``least`` documents may be left out.
     """
     if number == 1:
         return [work.root / name for name in files]
     list_files(work.root, step, files)
-    sums = Sums(work.root, step, key, number)
+    sums = Sums(work.root, step, key, number, least)
     run_job(map_job(sum_range, sums, [1] * number, work.checkpoints(step), "ranges"), executor)
     return [work.root / _directory(step, i) / _SUMS for i in range(number)]
 
@@ -134,6 +142,7 @@ def sum_range(sums: Sums, number: int) -> Record:
     files = TaskFiles(sums.root, _directory(sums.step, number))
     with files.written(_SUMS) as made:
         table = summed_range(sums.root, sums.step, sums.key, number)
+        table = table.filter(pc.field("document_frequency") >= sums.least) if sums.least else table
         # ``merged`` has a batch of each range in memory.
         write_table(made, table, max(1, MERGE_ROWS // sums.n_ranges))
     return files.record()

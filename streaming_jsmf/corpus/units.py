@@ -214,7 +214,7 @@ def labels_of(unit: WorkUnit, column: str, rows: int) -> list[str | int | None]:
     """
     if remainders := re.fullmatch("rows % ([1-9][0-9]*)", column):
         return [row % int(remainders[1]) for row in range(rows)]
-    with open_parquet(unit.path, unit.path) as file:
+    with open_parquet(unit.path) as file:
         names = file.schema_arrow.names
         if column not in names:
             raise InputError(
@@ -283,7 +283,7 @@ def iter_blocks(units: Iterable[WorkUnit], n_words: int) -> Iterator[csr_array[A
     for (path, sha256, state, hashed), together in groupby(
         units, attrgetter("path", "sha256", "state", "hashed")
     ):
-        with open_parquet(path, path, sha256=sha256, known=state if hashed else None) as file:
+        with open_parquet(path, sha256=sha256, known=state if hashed else None) as file:
             for unit in together:
                 yield _block(file, unit, n_words)
 

@@ -221,7 +221,7 @@ def _with_shown_dates(table: Any, lost: Counter[str]) -> Any:
 
 
 def _opened(path: StorePath) -> AbstractContextManager[Any]:
-    return open_parquet(path, str(path), AGAIN)
+    return open_parquet(path, AGAIN)
 
 
 def _hash_of(own: str, path: StorePath) -> str:

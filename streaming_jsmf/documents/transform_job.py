@@ -182,9 +182,7 @@ def _require_same_csv(place: Path, wanted: Wanted, work: Workspace) -> None:
 
 def _schema_of(corpus: Corpus, about: About) -> Any:
     """Return the schema of the parts, with the metadata of the first shard."""
-    path = corpus.shard_path(corpus.shards[0])
-    with open_parquet(path, path) as file:
-        schema = file.schema_arrow
+    path, schema = corpus.shard_path(corpus.shards[0]), corpus.schema()
     names, ids = _metadata_columns(schema), id_column(schema.names)
     taken = {DOCUMENT_ID, KNOWN_TOKENS, TOPICS, SHARES, TOPIC} & set(names)
     if taken:
@@ -259,7 +257,7 @@ def _table(metadata: Any, shares: NDArray[np.float64], top: int | None) -> Any:
 def _metadata(unit: WorkUnit, first: int, schema: Any) -> Any:
     """Read ``document_id`` and metadata of a row group; raise ``InputError`` unless they are as in ``schema``."""
     # Documents of a corpus without ids are numbered from ``first``.
-    with open_parquet(unit.path, unit.path) as file:
+    with open_parquet(unit.path) as file:
         id_name, names = id_column(file.schema_arrow.names), _metadata_columns(file.schema_arrow)
         read = [*([id_name] if id_name else []), *names]
         table = file.read_row_group(unit.row_group, columns=read, use_threads=False)

@@ -30,7 +30,6 @@ from streaming_jsmf.ingestion.repeats import (
     KEY,
     contents_keys,
     hash_values,
-    id_faults,
     identity_keys,
     write_keys,
 )
@@ -76,13 +75,11 @@ class Contents:
     def add(self, batch: Batch, guessed_id: str | None, date_format: str | None) -> None:
         """Add what a batch has."""
         held, ids = dict(batch.metadata), batch.document_id
-        if ids is None:
-            self.id_faults["missing"] += batch.n_documents
-        else:
+        self.id_faults += batch.id_faults
+        if ids is not None:
             self.id_types = sorted({*self.id_types, str(ids.type)})
             if guessed_id is not None:
                 held[guessed_id] = ids
-                self.id_faults += id_faults(ids)
         for name, values in held.items():
             values = pa.nulls(len(values)) if name == EXCERPT else values
             self.columns[name] = summarize(values, date_format, self.columns.get(name))
@@ -157,7 +154,7 @@ def scatter_unit(ingest: Ingest, group: Group) -> Record:
 
 def read_group(ingest: Ingest, group: Group) -> Record:
     """Task: read the units of a group into pieces, in one pass."""
-    files = TaskFiles(ingest.root, ingest.directory(group))
+    files = TaskFiles(ingest.root, group.directory)
     contents, pieces = Contents(), list[Mapping[str, float]]()
     with files.local() as directory:
         batches = _batches(ingest, group, contents, directory)
@@ -299,7 +296,7 @@ class PieceWriter:
         keys = np.zeros(batch.n_documents, KEY)
         keys["ordinal"] = self.documents + np.arange(batch.n_documents)
         keys["unit"], keys["row"] = unit, batch.rows
-        if batch.document_id is not None and not (self._guessed and id_faults(batch.document_id)):
+        if batch.document_id is not None and not batch.id_faults:
             keys = identity_keys(keys, batch.document_id, as_texts=self._guessed)
             self._keys["identities"].append(keys)
         self._keys["contents"].append(contents_keys(keys, batch.indptr, codes, batch.counts, self._hashes))
@@ -332,7 +329,7 @@ class PieceWriter:
 
 def piece_batches(ingest: Ingest, piece: Piece) -> Iterator[tuple[int, Batch]]:
     """Yield unit number and good documents of a piece, with codes over its words; ``StoreError`` if damaged."""
-    path = ingest.place(piece, "bags")
+    path = ingest.root / piece.file("bags")
     with own_file(path), opened(path) as file:
         for record in _records(file):
             codes, names = record.column("codes"), record.schema.names

@@ -85,15 +85,10 @@ class _Known:
     def grown(self) -> Grown:
         return Grown.of(self.files, int(self.manifest.settings["documents_read"] or 0))
 
-    def schema(self) -> Any:
-        path = self.corpus.shard_path(self.corpus.shards[0])
-        with open_parquet(path, path) as file:
-            return file.schema_arrow
-
     def documents(self, shard: Shard) -> Iterator[Documents]:
         """Yield the documents of a shard, one row group at a time."""
         path = self.corpus.shard_path(shard)
-        with open_parquet(path, path, sha256=shard.sha256) as file:
+        with open_parquet(path, sha256=shard.sha256) as file:
             for number in range(file.num_row_groups):
                 table = file.read_row_group(number, use_threads=False)
                 columns = {name: table.column(name).combine_chunks() for name in table.column_names}
@@ -106,7 +101,7 @@ class _Known:
         chunks = []
         for shard in self.corpus.shards:
             path = self.corpus.shard_path(shard)
-            with open_parquet(path, path) as file:
+            with open_parquet(path) as file:
                 chunks += file.read(["document_id"], use_threads=False).column(0).chunks
         return pa.chunked_array(chunks)
 
@@ -290,7 +285,7 @@ class _Growing:
                     count_columns(gone.ids, gone.counts, *lost)
                     if mine.any():
                         writer.write(_chosen(documents, mine))
-            schema = self.known.schema()
+            schema = self.known.corpus.schema()
             for shard in self.batch.corpus.shards if self.batch else ():
                 for documents in self.batch.documents(shard):  # type: ignore[union-attr]
                     writer.write(_conformed(documents, schema))

@@ -37,8 +37,7 @@ from streaming_jsmf.ingestion.repeats import find_repeated_ids, find_repeats
 from streaming_jsmf.ingestion.shards import REWRITE, WRITE, write_shards
 from streaming_jsmf.ingestion.words import (
     choose_words,
-    count_forms,
-    count_words,
+    counts_of,
     full_forms,
     new_words,
     with_found_phrases,
@@ -195,7 +194,7 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, publish: Publish
     ingest = find_repeated_ids(ingest, executor, pieces, contents.id_types, contents.id_faults)
     n_documents = sum(piece.documents for piece in pieces)
     ingest = _with_columns(ingest, contents, n_documents)
-    counted, forms = (step(ingest, executor, pieces) for step in (count_words, count_forms))
+    counted, forms = (counts_of(ingest, executor, pieces, kind) for kind in ("words", "forms"))
     ingest = with_language(
         ingest, contents.languages, () if ingest.words is None else word_counts(ingest, counted)
     )

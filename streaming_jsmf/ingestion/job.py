@@ -47,6 +47,11 @@ class Group:
         """Size in bytes."""
         return sum(unit.size for unit in self.units)
 
+    @property
+    def directory(self) -> str:
+        """The directory of what the first pass writes."""
+        return f"read/{self.index:05d}"
+
     def numbered(self) -> Iterator[tuple[int, Unit]]:
         """Yield the units with their numbers."""
         return enumerate(self.units, self.first)
@@ -71,6 +76,10 @@ class Piece:
     def size(self) -> int:
         """Size in nonzeros."""
         return self.nonzeros
+
+    def file(self, kind: str) -> str:
+        """The file of its bags, words, forms, contents or identities, relative to the working directory."""
+        return f"{self.group.directory}/{self.number:04d}.{kind}"
 
 
 def group_units(units: Sequence[Unit]) -> list[Group]:
@@ -145,14 +154,6 @@ class Ingest:
     def keeps_any_document(self) -> bool:
         """Whether documents are kept even if all of them lack the words given, as for ``transform``."""
         return self.vocabulary is not None and not self.curation.min_distinct_words + self.curation.min_tokens
-
-    def place(self, piece: Piece, kind: str) -> StorePath:
-        """The file of a piece: bags, words, contents or identities."""
-        return self.root / self.directory(piece.group) / f"{piece.number:04d}.{kind}"
-
-    def directory(self, group: Group) -> str:
-        """The directory of what the first pass writes of a group."""
-        return f"read/{group.index:05d}"
 
     def run(
         self,

@@ -22,7 +22,7 @@ from streaming_jsmf.config import (
     check_options,
     for_texts,
 )
-from streaming_jsmf.corpus.footer import is_list, open_parquet
+from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.corpus.format import open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, PHRASES, Json
 from streaming_jsmf.corpus.shards import LAYOUT, TOKENS_PER_SHARD
@@ -267,9 +267,7 @@ def given_words(given: str | Path | Sequence[str]) -> GivenWords:
     corpus = open_corpus(root)
     kinds: dict[str, str] = {}
     if exists(join(root, MANIFEST_NAME)):
-        path = corpus.shard_path(corpus.shards[0])
-        with open_parquet(path, path) as file:
-            kinds = {column.name: kind_of_type(column.type) for column in file.schema_arrow}
+        kinds = {column.name: kind_of_type(column.type) for column in corpus.schema()}
     return GivenWords(corpus.vocabulary().words, _phrases_in(corpus.tokens), kinds)
 
 

@@ -17,11 +17,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.corpus.footer import is_string
 from streaming_jsmf.corpus.totals import files_of, list_files, ranges_of_hashes
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.job import Ingest, Piece
@@ -43,7 +41,6 @@ _IDS, _CONTENTS = "identities", "contents"
 _LISTED, _GROUPS = "repeated.arrow", 64
 _REPEATS = pa.schema([("piece", pa.int64()), ("ordinal", pa.int64())])
 
-_LARGEST_ID = 2**63 - 1
 REPEATED_ID = "its document id is that of an earlier document"
 
 #: Entry of a key file: a 128-bit hash, the order among documents with equal keys, and the document: its number in the
@@ -88,20 +85,6 @@ def _add_bytes(offsets: Any, data: Any, hashes: Any) -> None:
             for place in range(offsets[i + 1] - offsets[i]):
                 hashes[i, j] += _mixed((np.uint64(place) << _BYTE | data[offsets[i] + place]) ^ _SEEDS[j])
             hashes[i, j] = _mixed(hashes[i, j] ^ np.uint64(offsets[i + 1] - offsets[i]))
-
-
-def id_faults(values: Any) -> Counter[str]:
-    """Count the values of an Arrow array that cannot be ids, by reason."""
-    faults: Counter[str] = Counter(missing=values.null_count)
-    if is_string(values.type):
-        faults["missing"] += int(pc.sum(pc.equal(pc.binary_length(values), 0)).as_py() or 0)
-    elif pa.types.is_uint64(values.type):
-        faults["above 2^63 - 1"] = int(
-            pc.sum(pc.greater(values, pa.scalar(_LARGEST_ID, pa.uint64()))).as_py() or 0
-        )
-    elif not pa.types.is_integer(values.type):
-        faults["neither texts nor whole numbers"] = len(values) - values.null_count
-    return +faults
 
 
 def identity_keys(keys: NDArray[Any], ids: Any, *, as_texts: bool) -> NDArray[Any]:
@@ -160,8 +143,7 @@ def find_repeated_ids(
     A guessed column that cannot be the ids, or repeats, becomes metadata, and the documents are numbered; this is
     logged. Raises ``InputError`` if another column repeats an id, unless bad records are quarantined.
     """
-    stems = [f"{ingest.directory(piece.group)}/{piece.number:04d}" for piece in pieces]
-    list_files(ingest.root, "keys", stems)
+    list_files(ingest.root, "keys", [piece.file("") for piece in pieces])
     name = ingest.guessed_id
     if name is not None and types and ingest.grows is not None and ingest.grows.numbered:
         return ingest
@@ -227,7 +209,7 @@ def list_repeats(ingest: Ingest, item: tuple[str, int]) -> Record:
         ordinals, pieces = (np.asarray(tables.column(name)) for name in ("ordinal", "piece"))
         without = {piece: ordinals[pieces == piece] for piece in np.unique(pieces).tolist()}
     stems = files_of(ingest.root, "keys")
-    paths = [ingest.root / f"{stem}.{step}" for stem in stems]
+    paths = [ingest.root / f"{stem}{step}" for stem in stems]
     bucket = dict(enumerate(in_threads(partial(_keys_in, number=number), paths)))
     for piece, ordinals in without.items():
         bucket[piece] = bucket[piece][~np.isin(bucket[piece]["ordinal"], ordinals)]

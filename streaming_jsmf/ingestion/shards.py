@@ -78,7 +78,7 @@ def write_piece(ingest: Ingest, item: tuple[str, Piece]) -> Record:
                 of_units.append((unit, kept.n_documents))
             ordinal += batch.n_documents
         if ordinal != piece.documents:  # a stream that is cut between batches looks complete
-            raise damaged(ingest.place(piece, "bags"))
+            raise damaged(ingest.root / piece.file("bags"))
         if step == WRITE:
             save_bad(writer.directory / "repeated.bad", ingest, repeated)
 
@@ -119,7 +119,7 @@ def _words_of(ingest: Ingest, piece: Piece) -> NDArray[Any]:
 
 
 def _codes_and_words(ingest: Ingest, piece: Piece) -> tuple[NDArray[np.int64], Any]:
-    table = read_table(ingest.place(piece, "words")).combine_chunks()
+    table = read_table(ingest.root / piece.file("words")).combine_chunks()
     return np.asarray(table.column("id")), table.column("word").combine_chunks()
 
 
@@ -127,7 +127,7 @@ def _identities(ingest: Ingest, piece: Piece, unit: int, batch: Batch) -> Any:
     """The ids of a batch, or the numbers of its records in the source, with those of passages."""
     if ingest.ids:
         return batch.document_id.cast(ingest.ids)
-    found = np.asarray(batch.rows if batch.numbers is None else batch.numbers, np.int64)
+    found = np.asarray(batch.numbers, np.int64)
     first = piece.first_rows[unit - piece.group.first] + (ingest.grows.documents_read if ingest.grows else 0)
     numbers = pa.array(first + found)
     return numbers if ingest.source.tokenizer.options.split is None else passage_ids(numbers, found)

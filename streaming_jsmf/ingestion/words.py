@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,12 +28,10 @@ from streaming_jsmf.corpus.curation import (
     with_enough_words,
 )
 from streaming_jsmf.corpus.totals import (
-    list_files,
     merged,
     ranges_of_hashes,
     sum_files,
     summed,
-    summed_range,
     totals_of,
 )
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
@@ -60,7 +58,7 @@ from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.workspace import TaskFiles
 from streaming_jsmf.storage.paths import StorePath
-from streaming_jsmf.storage.tables import read_table, write_ranges, write_table
+from streaming_jsmf.storage.tables import read_table, write_ranges
 
 logger = logging.getLogger(__name__)
 
@@ -73,8 +71,6 @@ NEW_WORDS, NEW_TOKENS = "new_words", "new_tokens"
 
 #: Minimum document frequency of a new word, and number of them that are recorded.
 LEAST_NEW, SHOWN_NEW = 3, 20
-
-_FREQUENT = "frequent.words"
 
 #: Counts of the forms of words; see ``TokenLists``.
 NO_FORMS = pa.schema({"word": pa.string(), "form": pa.string(), "count": pa.int64()}.items()).empty_table()
@@ -105,7 +101,7 @@ def with_language(ingest: Ingest, found: Counter[str], counts: Iterable[WordCoun
 
 
 def choose_words(ingest: Ingest, n_documents: int, totals: Sequence[StorePath]) -> Selection:
-    """Choose the words to keep, from the tables of ``count_words``. Memory: the kept words, and ``MERGE_ROWS`` rows."""
+    """Choose the words to keep, from the tables of ``counts_of``. Memory: the kept words, and ``MERGE_ROWS`` rows."""
     counts = word_counts(ingest, totals)
     if ingest.vocabulary is not None:
         selection = match_words(counts, ingest.vocabulary)
@@ -148,11 +144,13 @@ def new_words(ingest: Ingest, n_documents: int, totals: Sequence[StorePath]) -> 
     }
 
 
-def count_words(ingest: Ingest, executor: Executor, pieces: Sequence[Piece]) -> list[StorePath]:
-    """Step: sum the counts of all words over all pieces; return a table for each range."""
-    files = [f"{ingest.directory(piece.group)}/{piece.number:04d}.words" for piece in pieces]
-    key = "word" if ingest.n_words is None else "id"
-    return sum_files(ingest.folder, executor, "words", files, key, ingest.ranges)
+def counts_of(ingest: Ingest, executor: Executor, pieces: Sequence[Piece], kind: str) -> list[StorePath]:
+    """Step: sum the counts of all words, or forms of stems, over all pieces; return a table for each range, if any."""
+    if kind == "forms" and ingest.source.tokenizer.options.stemmer is None:
+        return []
+    key = "form" if kind == "forms" else "word" if ingest.n_words is None else "id"
+    files = [piece.file(kind) for piece in pieces]
+    return sum_files(ingest.folder, executor, kind, files, key, ingest.ranges)
 
 
 def word_counts(ingest: Ingest, totals: Sequence[StorePath]) -> Iterable[WordCounts]:
@@ -160,14 +158,6 @@ def word_counts(ingest: Ingest, totals: Sequence[StorePath]) -> Iterable[WordCou
     return (
         merged(totals) if ingest.words is None else [totals_of(totals, pa.array(ingest.words, pa.string()))]
     )
-
-
-def count_forms(ingest: Ingest, executor: Executor, pieces: Sequence[Piece]) -> list[StorePath]:
-    """Step: as ``count_words``, of the forms of words; no tables without a stemmer."""
-    if ingest.source.tokenizer.options.stemmer is None:
-        return []
-    files = [f"{ingest.directory(piece.group)}/{piece.number:04d}.forms" for piece in pieces]
-    return sum_files(ingest.folder, executor, "forms", files, "form", ingest.ranges)
 
 
 def full_forms(tables: Sequence[StorePath], words: Any) -> Any:
@@ -223,13 +213,10 @@ def with_found_phrases(ingest: Ingest, executor: Executor) -> Ingest:
     n_documents = sum(record["documents"] for record in records)
     automatic = replace(ingest.curation, min_document_frequency=AUTO)
     least = max(least_documents(given, n_documents) for given in (ingest.curation, automatic))
-    list_files(ingest.root, "frequent", [name for record in records for name in sorted(record[FILES])])
-    items = [(number, least) for number in range(ingest.ranges)]
-    sums = ingest.run(executor, "frequent", frequent_words, items, "ranges")
-    n_tokens = sum(record["tokens"] for record in sums)
-    tables = [table for number, _ in items for table in merged([ingest.root / _frequent(number)])]
-    frequent = WordCounts.joined(tables)
-    frequent = frequent.take(np.asarray(pc.array_sort_indices(frequent.words)))
+    n_tokens = sum(record["tokens"] for record in records)
+    files = [name for record in records for name in sorted(record[FILES])]
+    totals = sum_files(ingest.folder, executor, "frequent", files, "word", ingest.ranges, least)
+    frequent = WordCounts.joined([_frequent(counts, least) for counts in merged(totals)])
     paired = np.asarray(pc.match_substring(frequent.words, " "))
     found = sum((Counter(record["languages"]) for record in records), Counter[str]())
     ingest = with_language(ingest, found)
@@ -244,27 +231,16 @@ def with_found_phrases(ingest: Ingest, executor: Executor) -> Ingest:
     return replace(ingest, source=source)
 
 
-def frequent_words(ingest: Ingest, item: tuple[int, int]) -> Record:
-    """Task: sum a range of words and pairs; write those in enough documents, of which pairs need twice as many."""
-    number, least = item
-    table = summed_range(ingest.root, "frequent", "word", number)
-    paired = np.asarray(pc.match_substring(table.column("word"), " "))
-    tokens = float(np.asarray(table.column("term_count"))[~paired].sum())
-    frequent = np.asarray(table.column("document_frequency")) >= np.where(paired, 2 * least, least)
-    files = TaskFiles(ingest.root, str(PurePosixPath(_frequent(number)).parent))
-    with files.written(_FREQUENT) as made:
-        write_table(made, table.filter(pa.array(frequent)))
-    return {"tokens": tokens, **files.record()}
-
-
-def _frequent(number: int) -> str:
-    return f"frequent/{number:05d}/{_FREQUENT}"
+def _frequent(counts: WordCounts, least: int) -> WordCounts:
+    """The words in ``least`` documents, and the pairs in twice as many."""
+    paired = np.asarray(pc.match_substring(counts.words, " "))
+    return counts.take(counts.document_frequency >= np.where(paired, 2 * least, least))
 
 
 def count_group(ingest: Ingest, group: Group) -> Record:
     """Task: write the counts of a group of units, by range. Makes one pass over them."""
     files = TaskFiles(ingest.root, f"neighbors/{group.index:05d}")
-    documents, languages = 0, Counter[str]()
+    documents, tokens, languages = 0, 0.0, Counter[str]()
     held: list[Any] = []
     number = 0
     with files.local() as directory:
@@ -281,15 +257,19 @@ def count_group(ingest: Ingest, group: Group) -> Record:
             }
             held.append(pa.table(counts))
             if sum(table.num_rows for table in held) >= TABLE_ROWS:
-                _write(ingest, held, directory, number)
+                tokens += _write(ingest, held, directory, number)
                 held, number = [], number + 1
         if held:
-            _write(ingest, held, directory, number)
-    return {"documents": documents, "languages": dict(languages), **files.record()}
+            tokens += _write(ingest, held, directory, number)
+    return {"documents": documents, "tokens": tokens, "languages": dict(languages), **files.record()}
 
 
-def _write(ingest: Ingest, held: Sequence[Any], directory: Path, number: int) -> None:
-    write_words(directory / f"{number:04d}.words", summed(pa.concat_tables(held), "word"), ingest.ranges)
+def _write(ingest: Ingest, held: Sequence[Any], directory: Path, number: int) -> float:
+    """Write counts of words and pairs; return the number of tokens of the words."""
+    table = summed(pa.concat_tables(held), "word")
+    write_words(directory / f"{number:04d}.words", table, ingest.ranges)
+    words = table.filter(pc.invert(pc.match_substring(table.column("word"), " ")))
+    return float(pc.sum(words.column("term_count")).as_py() or 0)
 
 
 def write_words(path: Path, counts: Any, n_ranges: int) -> None:

@@ -35,7 +35,8 @@ from streaming_jsmf.reporting.page import render_comparison, require_report
 from streaming_jsmf.storage.arrays import read_attributes
 from streaming_jsmf.storage.paths import StorePath, is_free, json_bytes, node_exists, read_bytes, store_path
 from streaming_jsmf.storage.results import write_alone
-from streaming_jsmf.topics.infer import fit_moments, infer_each
+from streaming_jsmf.topics.infer import fit_moments
+from streaming_jsmf.topics.requirements import Requirements
 from streaming_jsmf.topics.store import COMPARISON, Model, model_targets, read_model
 
 #: Default suffix of the output directory, appended to the source.
@@ -118,11 +119,13 @@ def choose_k(
         moments = open_moments(place)
         moments.eigenpairs(numbers[-1])  # raises before any work
         opened, reason = _corpus_of(moments, wanted.corpus)
+        plan = plan if opened else replace(plan, polish=None)
+        Requirements.of_moments(plan.settings(numbers[-1]), moments).announce()
     else:
         opened, reason = open_corpus(source), ""
         moments = _scan(opened, plan, in_parts=wanted.replicas > 0)
     candidates = _Candidates(moments, opened, reason, plan, wanted.seed, wanted.replicas)
-    paths = candidates.fit(target)
+    paths = plan.write_models(moments, opened)
     choice = choose([candidates.measure(path) for path in paths])
     missing, shown = candidates.missing, render_comparison(choice, candidates.missing)
     write_alone(page, shown.encode(), lambda: require_report(page), overwrite=True)
@@ -173,20 +176,6 @@ class _Candidates:
     seed: int
     replicas: int
     missing: dict[str, str] = field(default_factory=dict)
-
-    def fit(self, target: StorePath) -> tuple[StorePath, ...]:
-        plan = self.plan
-        if self.corpus is not None:
-            return plan.write_models(self.moments, self.corpus).models
-        return infer_each(
-            self.moments,
-            target,
-            [*plan.models],
-            plan.engine,
-            workers=plan.execution.threads_here,
-            overwrite=plan.overwrite,
-            listener=plan.listener,
-        )
 
     @single_blas_thread()
     def measure(self, path: StorePath) -> Measures:

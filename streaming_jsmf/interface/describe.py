@@ -59,7 +59,8 @@ def _describe(place: StorePath, path: str, verify: bool) -> dict[str, Any]:
     if not node_exists(place):
         children = [place / name for name in model_names(place)]
         # choose-k, or a fit of several K, may have been stopped before its first model was complete.
-        if children or _has_unfinished_models(place):
+        unfinished = ("k=*", ".k=*", "moments", ".moments.*") if isinstance(place, Path) else ()
+        if children or any(any(place.glob(each)) for each in unfinished):
             return {
                 "kind": "models",
                 "complete": bool(children),
@@ -74,12 +75,6 @@ def _describe(place: StorePath, path: str, verify: bool) -> dict[str, Any]:
     if kind == MOMENTS_KIND:
         return _describe_moments(read_store(place))
     raise InputError(f"{place}: a Zarr group of kind {kind!r}, not of this package")
-
-
-def _has_unfinished_models(place: StorePath) -> bool:
-    return isinstance(place, Path) and any(
-        any(place.glob(each)) for each in ("k=*", ".k=*", "moments", ".moments.*")
-    )
 
 
 def _describe_shares(shares: SharesFile, verify: bool) -> dict[str, Any]:

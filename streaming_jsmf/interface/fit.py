@@ -109,12 +109,12 @@ class FitPlan:
         settings = replace(self.scan_settings, max_topics=max(self.models), third_moment=third_moment)
         return scan(corpus, self.moments, settings, self.execution, self.listener, **options)
 
-    def write_models(self, moments: Moments, corpus: Corpus) -> Fitted:
-        """Fit, polish and write each model that is not there already."""
+    def write_models(self, moments: Moments, corpus: Corpus | None) -> tuple[StorePath, ...]:
+        """Fit, polish and write each model that is not there already; return their paths. Polish needs the corpus."""
         for k, path in self.models.items():
             inference = InferPlan(moments, self.settings(k), self.execution.threads_here)
             made_by = inference.fingerprint
-            if self.polish is not None:
+            if self.polish is not None and corpus is not None:
                 made_by = polished_fingerprint(made_by, corpus, self.polish)
             wanted = wanted_model(
                 path, request_of_model(made_by, self._described(k)), overwrite=self.overwrite
@@ -122,11 +122,11 @@ class FitPlan:
             with wanted.writing() as found:
                 if found is not Found.MADE:
                     self._write_model(inference, corpus, path)
-        return Fitted(moments.path, tuple(self.models.values()), corpus.root)
+        return tuple(self.models.values())
 
-    def _write_model(self, inference: InferPlan, corpus: Corpus, path: StorePath) -> None:
+    def _write_model(self, inference: InferPlan, corpus: Corpus | None, path: StorePath) -> None:
         model = inference.fit(self.listener)
-        if self.polish is not None:
+        if self.polish is not None and corpus is not None:
             moments = str(inference.moments.path)
             model = polish_model(model, moments, corpus, path, self.polish, self.execution, self.listener)
         write_model(path, model)
@@ -249,7 +249,7 @@ def fit(
         corpus = _corpus(source, target, request_of(ingest_request, options), plan)
         plan.require_possible(corpus)
         store = plan.scanned(corpus, overwrite=plan.overwrite and moments is None)
-        fitted = plan.write_models(store, corpus)
+        fitted = Fitted(store.path, plan.write_models(store, corpus), corpus.root)
         if several:
             return fitted
         model = _opened(fitted)

@@ -122,8 +122,18 @@ def truth_of(settings: SimulationSettings) -> Truth:
 
 def write_truth(path: StorePath, truth: Truth) -> None:
     """Write a truth store; deterministic. Memory: one 16 MiB chunk, and N words."""
+    numbers = np.arange(len(truth.alpha), dtype=np.int64)
+    arrays: dict[str, NDArray[Any]] = {
+        "word": truth.words,
+        "topic": numbers,
+        "topic_": numbers,
+        "word_topic": truth.word_topic,
+        "alpha": truth.alpha,
+        "topic_topic": truth.topic_topic,
+        **({} if truth.anchors is None else {"anchors": truth.anchors}),
+    }
     with store_written(path) as group:
-        digests = write_arrays(group, _arrays(truth), _VARIABLES, compress=True)
+        digests = write_arrays(group, arrays, _VARIABLES, compress=True)
         attributes = {"kind": KIND, "format_version": FORMAT_VERSION, "seed": truth.seed}
         create_group(group, {**attributes, "mean_length": truth.mean_length, "digests": digests})
 
@@ -157,16 +167,3 @@ def read_truth(corpus: AnyPath | UPath) -> Truth:
     return Truth(
         arrays["word_topic"], arrays["alpha"], arrays.get("anchors"), arrays["word"], seed, mean_length
     )
-
-
-def _arrays(truth: Truth) -> dict[str, NDArray[Any]]:
-    numbers = np.arange(len(truth.alpha), dtype=np.int64)
-    arrays: dict[str, NDArray[Any]] = {
-        "word": truth.words,
-        "topic": numbers,
-        "topic_": numbers,
-        "word_topic": truth.word_topic,
-        "alpha": truth.alpha,
-        "topic_topic": truth.topic_topic,
-    }
-    return arrays if truth.anchors is None else {**arrays, "anchors": truth.anchors}

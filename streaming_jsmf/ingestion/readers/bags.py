@@ -21,10 +21,10 @@ from streaming_jsmf.corpus.format import find_shards, find_vocabulary, missing_s
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, Json
 from streaming_jsmf.corpus.records import (
     LARGEST_COUNT,
+    Bags,
     Place,
     RecordError,
     checked_bags,
-    document_ids,
     id_column,
     narrow_counts,
     without_views,
@@ -35,7 +35,6 @@ from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     Batch,
     Records,
-    Source,
     Unit,
     UnreadableError,
     limits,
@@ -49,14 +48,11 @@ from streaming_jsmf.ingestion.readers.files import (
 from streaming_jsmf.ingestion.readers.formats import line_records, text_of
 from streaming_jsmf.ingestion.readers.listing import is_parquet
 from streaming_jsmf.ingestion.readers.matrices import row_cuts, sums, too_large
-from streaming_jsmf.ingestion.readers.records import RecordFiles, TextReader
-from streaming_jsmf.ingestion.readers.tables import PARQUET, parquet_batches
+from streaming_jsmf.ingestion.readers.records import RecordFiles, RecordReader, TextReader
+from streaming_jsmf.ingestion.readers.tables import PARQUET
 from streaming_jsmf.ingestion.readers.values import (
-    as_json,
-    invalid_rows,
     listed,
     require_columns,
-    storable,
     value_type,
 )
 from streaming_jsmf.ingestion.repeats import hash_values
@@ -71,7 +67,7 @@ _WORD_BYTES = 64 << 20  # of the words of rows that are sorted together
 
 
 @dataclass(frozen=True, kw_only=True)
-class BagSource(RecordFiles, Source):
+class BagSource(RecordFiles, RecordReader):
     """Reader "bag-of-words-parquet": list columns ``ids`` and ``counts``; further columns are metadata.
 
     ``found_id`` is the column of the ids. ``kinds`` says what the counts and named ids are in the first readable file,
@@ -85,6 +81,7 @@ class BagSource(RecordFiles, Source):
 
     reader = "bag-of-words-parquet"
     stop_words = ENGLISH
+    contents = ("ids", "counts")
 
     @classmethod
     def open(cls, root: str, files: tuple[str, ...], options: BagOptions, tokenizer: Tokenizer) -> Self:
@@ -136,43 +133,19 @@ class BagSource(RecordFiles, Source):
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
         n_words = len(self.vocabulary)
-        with bad.unreadable_file(), open_parquet_source(unit.path) as file:
-            kinds = _kinds(file.schema_arrow, self._named_id)
+        with bad.unreadable_file():
+            with open_parquet_source(unit.path) as file:
+                kinds = _kinds(file.schema_arrow, self.id_column if self.id_was_named else None)
             if kinds != self.kinds:
                 theirs = f"those of the first file {self.kinds}; make them the same"
                 raise UnreadableError(f"its columns are {kinds}, {theirs}")
-            for first, batch in parquet_batches(file, unit, None):
-                yield self._documents(batch, first, n_words, bad)
-
-    @property
-    def _named_id(self) -> str | None:
-        return self.id_column if self.id_was_named else None
-
-    def _documents(self, batch: Any, first: int, n_words: int, bad: BadRecords) -> Batch:
-        """Return the good documents of a record batch that starts at row ``first``; the others go to ``bad``."""
-        ids = self._named_id
-        invalid = [] if ids is None else invalid_rows(batch.column(ids))
-        reasons = dict.fromkeys(invalid, f"{ids} holds bytes that are not UTF-8")
-        reasons |= dict(_bad_rows(batch, n_words, ids, 0))
-        rows = np.arange(first, first + batch.num_rows)
-        if reasons:
-            good = bad.refuse_rows(rows, reasons, partial(as_json, batch))
-            batch, rows = batch.filter(pa.array(good)), rows[good]
-        (indptr, codes, counts), identities = _bags(batch, n_words, ids)
-        names = [name for name in batch.schema.names if name not in ("ids", "counts", ids)]
-        found = {name: storable(name, batch.column(name)) for name in names}
-        metadata = {name: values for name, (values, _) in found.items() if values is not None}
-        if ids is None and self.id_column is not None:
-            identities = metadata.pop(self.id_column, None)
-        return Batch(
-            indptr,
-            codes.astype(np.int32, copy=False),
-            narrow_counts(counts),
-            rows,
-            identities,
-            metadata,
-            notes={name: note for name, (_, note) in found.items() if note},
-        )
+            for records in PARQUET.records(unit, self.options, bad):
+                found = records.columns
+                good = self.usable(records, dict(_bad_rows(found["ids"], found["counts"], n_words, 0)), bad)
+                indptr, codes, counts = _bags(good.columns["ids"], good.columns["counts"], n_words)
+                codes, counts = codes.astype(np.int32, copy=False), narrow_counts(counts)
+                ids, metadata, notes = self.metadata(good.columns)
+                yield Batch(indptr, codes, counts, good.rows, ids, metadata, notes=notes)
 
 
 def _kinds(schema: Any, ids: str | None) -> str:
@@ -196,29 +169,22 @@ def _kinds(schema: Any, ids: str | None) -> str:
     return f"{kinds}, {listed([ids])}: {'strings' if is_string(kind) else 'integers'}"
 
 
-def _bad_rows(batch: Any, n_words: int, ids: str | None, start: int) -> Iterator[tuple[int, str]]:
+def _bad_rows(ids: Any, counts: Any, n_words: int, start: int) -> Iterator[tuple[int, str]]:
     """Yield row and reason of each bad record, found by bisection because most batches have none."""
     try:
-        _bags(batch, n_words, ids)
+        _bags(ids, counts, n_words)
     except RecordError as error:
-        if batch.num_rows == 1:
+        if len(ids) == 1:
             yield start, error.reason
             return
-        half = batch.num_rows // 2
-        yield from _bad_rows(batch.slice(0, half), n_words, ids, start)
-        yield from _bad_rows(batch.slice(half), n_words, ids, start + half)
+        half = len(ids) // 2
+        yield from _bad_rows(ids[:half], counts[:half], n_words, start)
+        yield from _bad_rows(ids[half:], counts[half:], n_words, start + half)
 
 
-def _bags(batch: Any, n_words: int, ids: str | None) -> tuple[tuple[NDArray[Any], ...], Any]:
-    """Return indptr, ids and counts, and document ids (None without); RecordError for the first bad record."""
-    where = Place("", 0)
-    bags = checked_bags(batch.column("ids"), batch.column("counts"), n_words, where)
-    if ids is None:
-        return bags, None
-    try:
-        return bags, document_ids(batch.column(ids), ids, where)
-    except pa.ArrowInvalid as error:
-        raise where.refuse(0, f"{ids} is not a signed 64-bit integer") from error
+def _bags(ids: Any, counts: Any, n_words: int) -> Bags:
+    """Return indptr, ids and counts; RecordError for the first bad record."""
+    return checked_bags(ids, counts, n_words, Place("", 0))
 
 
 class BasketSource(RecordFiles, TextReader):
@@ -232,7 +198,7 @@ class BasketSource(RecordFiles, TextReader):
     stop_words = NO_STOP_WORDS
 
     @property
-    def text_columns(self) -> tuple[str, ...]:
+    def contents(self) -> tuple[str, ...]:
         return (self.options.items,)
 
     def records(self, unit: Unit, bad: BadRecords) -> Iterator[Records]:

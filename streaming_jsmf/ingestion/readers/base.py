@@ -5,15 +5,20 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from bisect import insort
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import OnBadRecord, ReaderName
+from streaming_jsmf.corpus.footer import is_string
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.records import Counts
 from streaming_jsmf.display import location
@@ -169,6 +174,22 @@ class Batch:
     def n_records(self) -> int:
         """Number of records, of which documents may be passages."""
         return self.n_documents if self.numbers is None else len(np.unique(self.numbers))
+
+    @cached_property
+    def id_faults(self) -> Counter[str]:
+        """Number of documents without a usable id, by reason; none if the column of the ids was named."""
+        ids = self.document_id
+        if ids is None:
+            return Counter(missing=self.n_documents)
+        faults = Counter[str](missing=ids.null_count)
+        if is_string(ids.type):
+            faults["missing"] += pc.equal(pc.binary_length(ids), 0).true_count
+        elif pa.types.is_uint64(ids.type):
+            large = pc.greater(ids, pa.scalar(2**63 - 1, pa.uint64()))
+            faults["above 2^63 - 1"] = large.true_count
+        elif not pa.types.is_integer(ids.type):
+            faults["neither texts nor whole numbers"] = len(ids) - ids.null_count
+        return +faults
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ from streaming_jsmf.ingestion.readers.values import (
     holds_strings,
     invalid_rows,
     is_text,
+    mended,
     require_columns,
     storable,
     without_surrogates,
@@ -71,16 +72,63 @@ def id_name(columns: Sequence[Any]) -> str | None:
     return next((known[name] for name in ID_NAMES if name in known), None)
 
 
-class TextReader(Source):
-    """Base of the readers of texts: a subclass yields records, and says which columns hold the text and the id.
+class RecordReader(Source):
+    """Base of the readers of records. All columns but the contents and the id become metadata, if options say so."""
 
-    All other columns become metadata, if the options keep them.
-    """
+    @property
+    @abstractmethod
+    def contents(self) -> tuple[str, ...]:
+        """The columns that hold the words."""
+
+    def usable(self, records: Records, faults: Mapping[int, str], bad: BadRecords) -> Records:
+        """Return the records without ``faults``, by index, whose id can be used; the others go to ``bad``."""
+        if self.id_column is not None and self.id_was_named:
+            faults = {**id_faults(self.id_column, records.columns[self.id_column]), **faults}
+        if not faults:
+            return records
+        original = records.original
+        if original is None:
+            original = partial(as_json, pa.record_batch(dict(records.columns)))
+        else:
+            texts = {i: original(i).decode("utf-8", "surrogateescape") for i in faults}
+            faults = {i: f"{why}{encoding_hint() * (not is_utf8(texts[i]))}" for i, why in faults.items()}
+        good = bad.refuse_rows(records.rows, faults, original)
+        of_good = {name: each.filter(pa.array(good)) for name, each in records.columns.items()}
+        return Records(records.rows[good], of_good)
+
+    def metadata(self, columns: Mapping[str, Any]) -> tuple[Any, dict[str, Any], dict[str, str]]:
+        """Return the ids, the metadata that a corpus can hold, and what was changed to that end."""
+        asked = getattr(self.options, "metadata", "all")
+        kept: dict[str, Any] = {}
+        notes: dict[str, str] = {}
+        for given, values in columns.items():
+            if given in self.contents or not (given == self.id_column or asked == "all" or given in asked):
+                continue
+            name = as_characters(given.encode("utf-8", "surrogatepass"))
+            stored, note = storable(name, values)
+            if name != given:
+                note = f"{name}: its name had characters that are not UTF-8"
+            if note:
+                notes[name] = note
+            if stored is not None:
+                kept.setdefault(name, stored)
+        if self.id_column is None:
+            return None, kept, notes
+        ids = kept.pop(self.id_column, None)
+        if ids is None or pa.types.is_null(ids.type):
+            ids = pa.nulls(len(next(iter(columns.values()))), pa.string())
+        elif self.id_was_named:
+            ids = ids.cast(pa.int64() if pa.types.is_integer(ids.type) else pa.string())
+        return ids, kept, notes
+
+
+class TextReader(RecordReader):
+    """Base of the readers of texts: a subclass yields records, and says which columns hold the text and the id."""
 
     stop_words = ENGLISH
 
     @property
-    def text_columns(self) -> tuple[str, ...]:
+    def contents(self) -> tuple[str, ...]:
         """The columns of the text, which are joined by line ends."""
         return ("text",)
 
@@ -101,40 +149,28 @@ class TextReader(Source):
         with bad.unreadable_file():
             for records in self.records(unit, bad):
                 columns = self._good(records, bad)[0].columns
-                yield joined([columns[name] for name in self.text_columns])
+                yield joined([columns[name] for name in self.contents])
 
     def _good(self, records: Records, bad: BadRecords) -> tuple[Records, dict[str, str]]:
         """Return the records whose text and id can be used, and what was repaired; the others go to ``bad``."""
-        columns = {name: records.columns[name] for name in self.text_columns}
+        columns = {name: records.columns[name] for name in self.contents}
         require_texts(columns)
         notes: dict[str, str] = {}
         faults: dict[int, str] = {}
-        if self.id_column is not None and self.id_was_named:
-            faults |= id_faults(self.id_column, records.columns[self.id_column])
         for name, values in columns.items():
             if invalid := invalid_rows(values):
-                columns[name] = without_surrogates(values)
+                columns[name] = mended(values, without_surrogates)
                 wrong = invalid_rows(columns[name])
                 faults |= dict.fromkeys(wrong, f"{name} holds a byte that is not UTF-8")
                 if len(wrong) < len(invalid):
                     notes[name] = f"{name}: lone surrogates are replaced by U+FFFD"
         records = replace(records, columns={**records.columns, **columns})
-        if not faults:
-            return records, notes
-        original = records.original
-        if original is None:
-            original = partial(as_json, pa.record_batch(dict(records.columns)))
-        else:
-            texts = {i: original(i).decode("utf-8", "surrogateescape") for i in faults}
-            faults = {i: f"{why}{encoding_hint() * (not is_utf8(texts[i]))}" for i, why in faults.items()}
-        good = bad.refuse_rows(records.rows, faults, original)
-        of_good = {name: each.filter(pa.array(good)) for name, each in records.columns.items()}
-        return Records(records.rows[good], of_good), notes
+        return self.usable(records, faults, bad), notes
 
     def _batch(self, records: Records, repaired: Mapping[str, str]) -> Batch:
         columns = records.columns
-        tokens = self.tokenizer(joined([columns[name] for name in self.text_columns]))
-        ids, metadata, notes = self._metadata(columns)
+        tokens = self.tokenizer(joined([columns[name] for name in self.contents]))
+        ids, metadata, notes = self.metadata(columns)
         rows = records.rows
         if tokens.texts is not None:
             rows, index = rows[tokens.texts], pa.array(tokens.texts)
@@ -152,33 +188,6 @@ class TextReader(Source):
             metadata[free_name("language", metadata)] = languages_of(batch)
         notes = {**repaired, **notes}
         return replace(batch, document_id=ids, metadata=metadata, notes=notes, boilerplate=tokens.boilerplate)
-
-    def _metadata(self, columns: Mapping[str, Any]) -> tuple[Any, dict[str, Any], dict[str, str]]:
-        """Return the ids, the metadata that a corpus can hold, and what was changed to that end."""
-        asked = getattr(self.options, "metadata", "all")
-        kept: dict[str, Any] = {}
-        notes: dict[str, str] = {}
-        for given, values in columns.items():
-            if given in self.text_columns or not (
-                given == self.id_column or asked == "all" or given in asked
-            ):
-                continue
-            name = as_characters(given.encode("utf-8", "surrogatepass"))
-            stored, note = storable(name, values)
-            if name != given:
-                note = f"{name}: its name had characters that are not UTF-8"
-            if note:
-                notes[name] = note
-            if stored is not None:
-                kept.setdefault(name, stored)
-        if self.id_column is None:
-            return None, kept, notes
-        ids = kept.pop(self.id_column, None)
-        if ids is None or pa.types.is_null(ids.type):
-            ids = pa.nulls(len(next(iter(columns.values()))), pa.string())
-        elif self.id_was_named:
-            ids = ids.cast(pa.int64() if pa.types.is_integer(ids.type) else pa.string())
-        return ids, kept, notes
 
 
 def numbered(batches: Iterable[Batch], bad: BadRecords) -> Iterator[Batch]:
@@ -297,7 +306,7 @@ class TextSource(RecordFiles, TextReader):
         return found
 
     @property
-    def text_columns(self) -> tuple[str, ...]:
+    def contents(self) -> tuple[str, ...]:
         found: tuple[str, ...] = self.options.text
         return found
 
@@ -337,7 +346,7 @@ class TextSource(RecordFiles, TextReader):
         return super().units()
 
     def _required(self) -> list[str]:
-        return [*self.text_columns, *([self.options.id] if self.id_was_named else [])]
+        return [*self.contents, *([self.options.id] if self.id_was_named else [])]
 
     def records(self, unit: Unit, bad: BadRecords) -> Iterator[Records]:
         options, folders, wanted = self.options, self._folders(unit.path), None

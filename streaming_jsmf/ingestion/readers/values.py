@@ -139,15 +139,15 @@ def invalid_rows(values: Any) -> list[int]:
     return [i for i in range(len(values)) if not is_valid(values.take([i]))]
 
 
-def without_surrogates(texts: Any) -> Any:
-    """Return strings, or lists of them, with U+FFFD for lone surrogates, which JSON and Python can have."""
-    return _mended(texts, lambda raw: _SURROGATE.sub("\ufffd".encode(), raw))
+def without_surrogates(raw: bytes) -> bytes:
+    """Return bytes with U+FFFD for lone surrogates, which JSON and Python can have."""
+    return _SURROGATE.sub("\ufffd".encode(), raw)
 
 
-def _mended(texts: Any, mend: Callable[[bytes], bytes]) -> Any:
-    """Strings, or lists of them, whose bytes are replaced."""
+def mended(texts: Any, mend: Callable[[bytes], bytes]) -> Any:
+    """Return strings, or lists of them, whose bytes are replaced."""
     if not is_text(texts.type):
-        return _lists(pc.list_value_length(texts).to_pylist(), _mended(texts.flatten(), mend))
+        return _lists(pc.list_value_length(texts).to_pylist(), mended(texts.flatten(), mend))
     raw = [None if each is None else mend(each) for each in as_bytes(texts).to_pylist()]
     return pa.array(raw, pa.binary()).view(TEXT)
 
@@ -308,13 +308,13 @@ def _characters(values: Any) -> tuple[Any, str]:
     """Strings, or lists of them, without bytes that are not UTF-8."""
     if is_valid(values):
         return values, ""
-    mended = _mended(values, lambda raw: as_characters(raw).encode())
-    return mended, "bytes that are not UTF-8 are replaced by U+FFFD"
+    kept = mended(values, lambda raw: as_characters(raw).encode())
+    return kept, "bytes that are not UTF-8 are replaced by U+FFFD"
 
 
 def as_characters(raw: bytes) -> str:
     """Decode UTF-8, with U+FFFD for lone surrogates and other bytes that are no characters."""
-    return _SURROGATE.sub("\ufffd".encode(), raw).decode("utf-8", "replace")
+    return without_surrogates(raw).decode("utf-8", "replace")
 
 
 def _bytes(values: Any) -> tuple[Any, str]:
