@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import shutil
 from dataclasses import replace
@@ -18,6 +19,7 @@ from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.changes import Changes
 from streaming_jsmf.moments.scan import scan
+from streaming_jsmf.moments.stages.eigenpairs import ProductReduction
 from streaming_jsmf.moments.store import Moments, open_moments, read_store
 from tests import reference
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
@@ -89,6 +91,14 @@ def test_adding_is_merging_on_every_scheduler(execution: Execution, folder: Path
     shutil.copytree(folder / "of-a", tmp_path / "merged")
     changed(a, tmp_path / "merged", merge=[folder / "of-b"], execution=execution)
     assert digests(tmp_path / "merged") == digests(folder / "of-both")
+
+
+def test_a_task_elsewhere_reads_the_basis_of_the_store(folder: Path) -> None:
+    store = read_store(folder / "of-a")
+    for columns in (slice(None), slice(2, 5)):
+        sent = pickle.loads(pickle.dumps(ProductReduction.of(store, "basis", columns)))
+        expected = store.read("basis")[:, columns].astype(np.float32)
+        np.testing.assert_array_equal(sent.read_basis(), expected)
 
 
 def test_two_corpora_at_once_are_two_one_after_the_other(folder: Path, tmp_path: Path) -> None:

@@ -254,6 +254,19 @@ def test_missing_inputs_and_inputs_of_another_kind_are_named(
 
 
 @pytest.mark.parametrize(
+    ("verb", "name"),
+    [pair for pair in READS if pair[1] in ("texts", "corpus") or pair[0] in ("choose-k", "info")],
+)
+def test_a_missing_source_is_the_same_error_for_every_verb(
+    verb: str, name: str, places: dict[str, Any], tmp_path: Path
+) -> None:
+    for missing in ("nowhere", "nowhere.csv", "nowhere.toml"):
+        places[name] = tmp_path / missing
+        outcome = invoked(*arguments(verb, places)).without_progress()
+        refused(outcome, 2, f"error: {tmp_path / missing}: no such file or directory; check the path")
+
+
+@pytest.mark.parametrize(
     ("verb", "name"), [pair for pair in READS if pair[1] in ("moments", "model") and pair[0] != "choose-k"]
 )
 def test_a_damaged_store_is_exit_code_3(verb: str, name: str, places: dict[str, Any], tmp_path: Path) -> None:

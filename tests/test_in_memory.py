@@ -118,6 +118,7 @@ def test_options_name_the_columns(expected: Any, tmp_path: Path) -> None:
         ([], "document_id"),
         (["index"], "document_id"),
         (["id"], "index"),
+        (["ID"], "index"),
         (["id", "index"], "__index_level_0__"),
         (["odd"], "document_id"),
         ("series", "document_id"),

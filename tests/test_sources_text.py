@@ -114,7 +114,8 @@ def test_several_text_columns_are_joined(tmp_path):
     rows = [{"title": "A", "content": {"body": "b", "by": "x"}}, {"title": None}, {"content": 5, "n": 1}]
     path = put(tmp_path / "a.json", json.dumps(rows, indent=2))
     read = Read(texts(path, text=("title", "content.body")))
-    assert (read.words, read.metadata) == (["a b", "", ""], {"n": [None, None, 1]})
+    beside = {"content.by": ["x", None, None], "content": [None, None, 5], "n": [None, None, 1]}
+    assert (read.words, read.metadata) == (["a b", "", ""], beside)
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.list_(pa.string())])

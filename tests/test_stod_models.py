@@ -191,6 +191,14 @@ def test_the_same_settings_give_the_same_bits_and_other_seeds_the_same_topics(pl
     assert match_topics(refined.arrays["word_topic"], first.arrays["word_topic"]).mean_l1 < 0.05
 
 
+def test_topics_and_info(plain: Path, tmp_path: Path) -> None:
+    infer(plain, tmp_path / "model", TRUE)
+    rows = json.loads(printed("topics", tmp_path / "model", "--json"))
+    assert [("anchor" in row, row["duplicate_of"]) for row in rows] == [(False, None)] * K
+    shown = json.loads(printed("info", tmp_path / "model", "--json"))
+    assert (shown["engine"], shown["settings"]["alpha0"]) == ("stod", 1.5)
+
+
 def test_fit_scans_once_and_adds_what_is_missing(plain: Path, tmp_path: Path) -> None:
     def fitted_as(name: str, topics: list[int], **options: Any) -> None:
         fit(

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from streaming_jsmf.corpus.records import without_views
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.readers.records import ID_NAMES
+from streaming_jsmf.ingestion.readers.records import ID_NAMES, id_name
 from streaming_jsmf.ingestion.readers.values import as_characters, from_python, is_list_of_strings, storable
 from streaming_jsmf.storage.paths import StorePath, sha256_of
 from streaming_jsmf.storage.replace import put_files, temporary_place
@@ -161,7 +161,7 @@ def _batches(source: Any) -> Iterator[Columns]:
 
 def _arrow_batches(source: Any) -> Iterator[Columns]:
     """Yield the columns of an object that exports Arrow; those of objects of several types become strings."""
-    index = ID_NAMES[0] if _ids(source) and not {*ID_NAMES} & {*source.columns} else "index"
+    index = ID_NAMES[0] if _ids(source) and not id_name(source.columns) else "index"
     try:
         reader = pa.RecordBatchReader.from_stream(source)
     # Of Arrow, or of pandas for a table that Arrow does not take, such as one of complex numbers or large integers.

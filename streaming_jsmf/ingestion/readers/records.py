@@ -66,6 +66,12 @@ _LARGEST_ID = 2**63 - 1
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
+def id_name(columns: Sequence[Any]) -> str | None:
+    """Return the likeliest column of ids by its name, ignoring case."""
+    known = {str(name).lower(): name for name in columns} | {name: name for name in columns}
+    return next((known[name] for name in ID_NAMES if name in known), None)
+
+
 class RecordReader(Source):
     """Base of the readers of records. All columns but the contents and the id become metadata, if options say so."""
 
@@ -312,7 +318,7 @@ class TextSource(RecordFiles, TextReader):
     def id_column(self) -> str | None:
         if self.options.id == NONE:
             return None
-        return self.options.id or next((name for name in ID_NAMES if name in self._names), None)
+        return self.options.id or id_name(self._names)
 
     @cached_property
     def _names(self) -> list[str]:
