@@ -9,6 +9,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -45,6 +46,19 @@ def moments(corpus_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Mome
 def model_path(moments: Moments, tmp_path: Path) -> Path:
     infer(moments, tmp_path / "model", SETTINGS)
     return tmp_path / "model"
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_model_that_is_removed_while_it_is_open_is_not_read_as_zeros(
+    model_path: Path, remote: bool
+) -> None:
+    if remote:
+        memory = fsspec.filesystem("memory")
+        memory.put(str(model_path), "/removed-while-open", recursive=True)
+    opened = open_model("memory://removed-while-open" if remote else model_path)
+    memory.rm("/removed-while-open", recursive=True) if remote else shutil.rmtree(model_path)
+    with pytest.raises(FileNotFoundError, match="word_topic/c/0/0"):
+        opened["word_topic"].load()
 
 
 def test_xarray_opens_a_labelled_model_without_this_package(model_path: Path) -> None:

@@ -1,12 +1,13 @@
 """Zarr arrays with digests: whole chunks by a single writer, verified on read.
 
-A missing Zarr chunk reads as zeros, so only the sha256 of the values shows whether an array is complete.
+Zarr reads a missing chunk as zeros. All chunks are written, so reading a missing one is an error here.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -30,6 +31,9 @@ from streaming_jsmf.storage.paths import StorePath, inside, node_exists, write_j
 
 #: Uncompressed bytes per chunk: large enough for object stores, small enough to read a panel of words.
 CHUNK_BYTES = 16 * 2**20
+
+#: Names of chunks, of an array or below a group.
+_CHUNK = re.compile(r"(.*/)?c(/[0-9]+)*")
 
 
 @dataclass(frozen=True)
@@ -308,14 +312,12 @@ def _panels(
             pass_on_machine(error)
             # Codecs raise various exceptions for a short buffer; all of them mean damage here.
             chunk = "/".join(["c", str(number), *["0"] * (array.ndim - 1)])
-            raise StoreError(f"{place}/{chunk}: chunk is truncated or damaged; {hint}") from error
+            raise StoreError(f"{place}/{chunk}: chunk is missing, truncated or damaged; {hint}") from error
         if expected is not None:
             total.add(panel)
         yield rows, panel
     if expected is not None and total.of(array.shape) != expected:
-        raise StoreError(
-            f"{place}: values differ from the committed digest (a chunk is missing or altered); {hint}"
-        )
+        raise StoreError(f"{place}: values differ from the committed digest; {hint}")
 
 
 def _open_array(place: StorePath, expected: ArrayDigest | None, hint: str) -> zarr.Array[Any]:
@@ -343,16 +345,22 @@ def zarr_store(path: StorePath) -> LocalFiles | ObjectStore:
     return LocalFiles(path) if isinstance(path, Path) else ObjectStore.at(path)
 
 
+def _require_chunk(found: Buffer | None, place: StorePath | str, key: str) -> Buffer | None:
+    if found is None and _CHUNK.fullmatch(key):
+        raise FileNotFoundError(f"{place}/{key}: chunk is missing")
+    return found
+
+
 class LocalFiles(LocalStore):
     """Zarr store in a local directory that reads only regular files."""
 
     async def get(
         self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """Read a file; None if it is missing."""
+        """Read a file; None if it is missing and no chunk."""
         with suppress(FileNotFoundError, NotADirectoryError):
             require_regular(self.root / key, StoreError)
-        return await super().get(key, prototype, byte_range)
+        return _require_chunk(await super().get(key, prototype, byte_range), self.root, key)
 
 
 class ObjectStore(FsspecStore):
@@ -366,10 +374,11 @@ class ObjectStore(FsspecStore):
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """Read an object; None if it is missing."""
+        """Read an object; None if it is missing and no chunk."""
         # Without a range, some packages request the size first.
         with reaching(f"{self.path}/{key}"):
-            return await super().get(key, prototype, byte_range or OffsetByteRequest(0))
+            found = await super().get(key, prototype, byte_range or OffsetByteRequest(0))
+        return _require_chunk(found, self.path, key)
 
     async def set(self, key: str, value: Buffer, byte_range: tuple[int, int] | None = None) -> None:
         with writing(f"{self.path}/{key}"):

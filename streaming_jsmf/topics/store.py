@@ -325,7 +325,8 @@ def open_model(path: AnyModel) -> xr.Dataset:
 
     Words and lists of word ids are in memory, so that ``model.word[model.prominent_words]`` are words.
     Its attributes ``settings``, ``metrics`` and ``provenance`` are mappings, which netCDF stores as JSON text. Raises
-    ``InputError`` if there is no model at ``path``.
+    ``InputError`` if there is no model at ``path``; reading values whose chunk is missing raises
+    ``FileNotFoundError``.
     """
     import xarray as xr
 
