@@ -231,6 +231,9 @@ def test_documents_over_time_and_the_report_agree_where_dates_are_missing(
         np.testing.assert_allclose(probabilities_of(groups[packed]), documents[field], rtol=4e-4)
     assert np.repeat(groups["documents"], 4).tolist() == documents["documents"].tolist()
     assert groups["names"][-1] == "not known"
+    if name in ("int", "float"):
+        assert groups["names"][:-1] == [str(year) for year in sorted(YEARS)]
+        assert f"\n{min(YEARS)}," in outcomes[1].out
     if name == "all null":
         refused(replace(outcomes[1], err=outcomes[1].err.splitlines()[-1]), 2, "'all null' holds no dates")
         return

@@ -260,7 +260,7 @@ def test_damage_ends_in_one_line(invoke: Command, model_path: Path, out: Path) -
     chunk.write_bytes(whole[:-5])
     refused(invoke("report", model_path, out), 3, "word_topic/c/0")
     chunk.unlink()
-    refused(invoke("report", model_path, out), 3, "word_topic", "digest")
+    refused(invoke("report", model_path, out), 3, "word_topic/c/0/0: chunk is missing")
     chunk.write_bytes(whole)
     zarr.open_array(model_path / "word_topic", mode="r+")[3, 1] = 0.25
     refused(invoke("report", model_path, out), 3, "word_topic", "digest")

@@ -40,9 +40,11 @@ NORMAL = 1.96
 
 
 def short_text(value: Any) -> str:
-    """A metadata value in one line, cut to ``MOST_CHARACTERS``; empty for None. Midnight is the date alone."""
+    """A metadata value in one line, cut to ``MOST_CHARACTERS``; empty for None. Midnight is the date, 2.0 is 2."""
     if isinstance(value, datetime.datetime) and value.time() == datetime.time():
         value = value.date()
+    if isinstance(value, float) and _is_exact(value):
+        value = int(value)
     text = "" if value is None else " ".join(str(value).split())
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}..."
 
@@ -315,4 +317,13 @@ def by_group(shares: SharesFile, by: str | None) -> Groups:
     errors[sizes < 2] = np.nan
     if grouping is None:
         return Groups("", tuple(values), sizes, means, errors)
-    return Groups(grouping.name, tuple(values), sizes, means, errors, grouping.kind)
+    kind = grouping.kind
+    # Whole numbers beside missing ones, such as years, are floating-point numbers in pandas.
+    if pa.types.is_floating(kind) and all(value is None or _is_exact(value) for value in values):
+        values, kind = [value if value is None else int(value) for value in values], pa.int64()
+    return Groups(grouping.name, tuple(values), sizes, means, errors, kind)
+
+
+def _is_exact(value: float) -> bool:
+    """Whether a value is a whole number that a float64 holds exactly."""
+    return value.is_integer() and abs(value) < 2**53
