@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+import weakref
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -93,8 +94,7 @@ class _Pieces(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         while not self._held:
-            piece = next(self._pieces, None)
-            if piece is None:
+            if (piece := next(self._pieces, None)) is None:
                 return 0
             self._held = memoryview(piece)
         size = min(len(buffer), len(self._held))
@@ -206,8 +206,7 @@ def is_compressed(path: str) -> bool:
 
 def _codec(path: str, stream: Any) -> str:
     """Return the suffix of a file's compression, by its name or else by its start; "" without compression."""
-    suffix = file_name(path).suffix
-    if suffix in _CODECS:
+    if (suffix := file_name(path).suffix) in _CODECS:
         return suffix
     start = _start(stream)
     return next((codec for magic, codec in _MAGIC.items() if start.startswith(magic)), "")
@@ -330,14 +329,16 @@ def _member(path: str) -> tuple[zipfile.ZipFile, zipfile.ZipInfo] | None:
 @lru_cache(4)
 def _opened_zip(archive: Path, *_: Any) -> zipfile.ZipFile:
     """Open a zip archive and keep it open, because opening reads the names of all its files."""
-    return zipfile.ZipFile(archive)
+    opened = zipfile.ZipFile(archive)
+    # In a cycle of references, such as a traceback, Python may finalize the file first, with a ResourceWarning.
+    weakref.finalize(opened, cast("Any", opened.fp).close)
+    return opened
 
 
 def describe(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno is not None:
-        return (
-            f"it cannot be opened ({error.strerror or first_line(error)}); check the path and its permissions"
-        )
+        why = error.strerror or first_line(error)
+        return f"it cannot be opened ({why}); check the path and its permissions"
     return f"the file ends early or is damaged here ({first_line(error)}); fetch it again"
 
 
@@ -353,9 +354,8 @@ def find_beside(path: str, names: Sequence[str]) -> str | None:
             found = ["::".join([f"{place}/{name}", *archive]) for place in (folder, root)]
         else:
             found = [join(folder, name)]
-        for candidate in found:
-            if is_file(candidate):
-                return candidate
+        if existing := next(filter(is_file, found), None):
+            return existing
     return None
 
 
