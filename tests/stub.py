@@ -86,11 +86,14 @@ def _shared(options: Mapping[str, Mapping[str, str]]) -> tuple[list[str], dict[s
         classes.append("\n    ".join([f"class {group}(TypedDict, total=False):", *declared]))
         for name in names:
             bases[name].append(group)
+    united: dict[tuple[str, ...], str] = {}
     for name, of in bases.items():
-        if len(of) > 1:
-            classes.append(f"class _{name.replace('.', '_')}({', '.join(of)}, total=False): ...")
-            of[:] = [f"_{name.replace('.', '_')}"]
-        keywords[name] += [f"**options: Unpack[{each}]" for each in of]
+        if len(of) > 1 and tuple(of) not in united:
+            united[tuple(of)] = f"_{name.replace('.', '_')}"
+            classes.append(f"class {united[tuple(of)]}({', '.join(of)}, total=False): ...")
+        keywords[name] += [
+            f"**options: Unpack[{each}]" for each in ([united[tuple(of)]] if len(of) > 1 else of)
+        ]
     return classes, keywords
 
 

@@ -65,6 +65,10 @@ def parse_anchor_words(given: Any) -> Any:
     return tuple(groups)
 
 
+def _are_words(group: Any) -> bool:
+    return isinstance(group, Iterable) and all(isinstance(word, str) for word in group)
+
+
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
@@ -164,9 +168,7 @@ class InferSettings(Settings):
 
     def _check_anchor_words(self) -> None:
         given: Any = self.anchor_words
-        if isinstance(given, str | Mapping) or not all(
-            isinstance(group, Iterable) and all(isinstance(word, str) for word in group) for group in given
-        ):
+        if isinstance(given, str | Mapping) or not all(map(_are_words, given)):
             raise InputError(
                 f"{option.anchor_words} is {given!r}; list a word, or a list of words, for each topic"
             )

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any
 
@@ -58,7 +57,14 @@ from streaming_jsmf.storage.paths import (
     store_path,
     write_bytes,
 )
-from streaming_jsmf.storage.replace import file_written, new_directory, put_files, put_in_place, store_written
+from streaming_jsmf.storage.replace import (
+    file_written,
+    new_directory,
+    put_files,
+    put_in_place,
+    store_written,
+    temporary_folder,
+)
 from streaming_jsmf.storage.results import Found, Wanted
 
 _ADVICE = "remove it, or choose another path"
@@ -109,7 +115,7 @@ class CorpusWriter:
                 self._new = new_directory(self._target)
                 held.callback(shutil.rmtree, self._new, ignore_errors=True)
             else:
-                self._new = Path(held.enter_context(TemporaryDirectory(prefix="streaming-jsmf-")))
+                self._new = held.enter_context(temporary_folder())
                 self._uploads = self._target.with_name(f".{self._target.name}.shards")
                 remove_trees(self._uploads)
                 held.callback(remove_trees, self._uploads)

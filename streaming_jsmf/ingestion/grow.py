@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -42,7 +41,13 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.csr import count_columns
 from streaming_jsmf.storage.lock import recover, sole_writer, work_place
 from streaming_jsmf.storage.paths import StorePath, exists, make_directory
-from streaming_jsmf.storage.replace import file_written, put_files, remove_store, store_written
+from streaming_jsmf.storage.replace import (
+    file_written,
+    put_files,
+    remove_store,
+    store_written,
+    temporary_folder,
+)
 from streaming_jsmf.storage.tables import read_table, write_table
 
 #: Share of the documents above which vanished files are refused unless their removal is asked for.
@@ -237,9 +242,9 @@ class _Growing:
         staying = [shard.name for shard, rows in zip(corpus.shards, kept, strict=True) if rows.all()]
         with (
             store_written(place, overwrite=True, keep=staying) as made,
-            TemporaryDirectory(prefix=".shards-", dir=made if isinstance(made, Path) else None) as folder,
+            temporary_folder(made if isinstance(made, Path) else None, ".shards-") as folder,
         ):
-            shards, counts = self._written_shards(Path(folder), made, kept)
+            shards, counts = self._written_shards(folder, made, kept)
             if not shards:
                 raise InputError(f"{place}: no document would be left; remove the corpus instead")
             files = self._files(kept)

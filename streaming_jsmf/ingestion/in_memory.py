@@ -10,11 +10,10 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.records import ID_NAMES, id_name
 from streaming_jsmf.ingestion.readers.values import as_characters, from_python, is_list_of_strings, storable
 from streaming_jsmf.storage.paths import StorePath, sha256_of
-from streaming_jsmf.storage.replace import put_files, temporary_place
+from streaming_jsmf.storage.replace import put_files, temporary_folder, temporary_place
 
 logger = logging.getLogger(__name__)
 
@@ -63,8 +62,9 @@ def located(source: Any, near: StorePath | None = None, *, numbered: bool = Fals
     rows: Any = getattr(source, "index", None)
     if type(rows).__name__ == "RangeIndex" and (rows.start, rows.step) != (0, 1) and not numbered:
         source = source.set_axis(rows.to_numpy())
-    with temporary_place(near) as folder, TemporaryDirectory(prefix="streaming-jsmf-") as here:
-        local = folder if isinstance(folder, Path) else Path(here)
+    with ExitStack() as held:
+        folder = held.enter_context(temporary_place(near))
+        local = folder if isinstance(folder, Path) else held.enter_context(temporary_folder())
         if hasattr(source, "write_h5ad"):
             _write_cells(source, local / "cells.h5ad")
         else:

@@ -114,7 +114,8 @@ class FitPlan:
         for k, path in self.models.items():
             inference = InferPlan(moments, self.settings(k), self.execution.threads_here)
             made_by = inference.fingerprint
-            if self.polish is not None and corpus is not None:
+            if self.polish is not None:
+                assert corpus is not None, "polish reads the documents"
                 made_by = polished_fingerprint(made_by, corpus, self.polish)
             wanted = wanted_model(
                 path, request_of_model(made_by, self._described(k)), overwrite=self.overwrite
@@ -126,7 +127,8 @@ class FitPlan:
 
     def _write_model(self, inference: InferPlan, corpus: Corpus | None, path: StorePath) -> None:
         model = inference.fit(self.listener)
-        if self.polish is not None and corpus is not None:
+        if self.polish is not None:
+            assert corpus is not None, "polish reads the documents"
             moments = str(inference.moments.path)
             model = polish_model(model, moments, corpus, path, self.polish, self.execution, self.listener)
         write_model(path, model)

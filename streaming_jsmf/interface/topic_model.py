@@ -100,7 +100,7 @@ class TopicModel:
     def dataset(self) -> xr.Dataset:
         """The arrays of the model, as returned by ``open_model``; in memory if its directory is temporary."""
         found = open_model(self.path)
-        # Chunks that are missing, because the directory went with the model, would be read as zeros.
+        # The directory is removed with the model, maybe before lazy arrays are read.
         return found.load() if self._temporary else found
 
     @property

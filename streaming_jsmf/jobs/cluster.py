@@ -109,7 +109,7 @@ def warn_of_active_client() -> None:
     """Warn once that the active client of Dask, if there is one, is not used."""
     from distributed import Client
 
-    with suppress(ValueError):  # there is none
+    with suppress(ValueError):  # no client is active
         _warn_of_client_at(address_of(Client.current()))
 
 

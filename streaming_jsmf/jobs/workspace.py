@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Self, TypeAlias
 
 from numpy.typing import NDArray
@@ -29,7 +28,7 @@ from streaming_jsmf.storage.paths import (
     node_exists,
     sha256_of,
 )
-from streaming_jsmf.storage.replace import put_files, remove_store, store_written
+from streaming_jsmf.storage.replace import put_files, remove_store, store_written, temporary_folder
 from streaming_jsmf.storage.results import RESULT, UNIDENTIFIED, Found, Wanted
 
 logger = logging.getLogger(__name__)
@@ -226,8 +225,7 @@ class TaskFiles:
     def local(self) -> Iterator[Path]:
         """Yield an empty local directory for the files."""
         beside = self._root if isinstance(self._root, Path) else None
-        with TemporaryDirectory(prefix=".task-", dir=beside) as name:
-            folder = Path(name)
+        with temporary_folder(beside, ".task-") as folder:
             yield folder
             made = sorted(folder.iterdir())
             self._hashes |= {f"{self._directory}/{path.name}": sha256_of(path) for path in made}

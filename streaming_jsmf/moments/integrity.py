@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from streaming_jsmf.errors import StoreError
-from streaming_jsmf.jobs.checkpoints import PACKED, PARTIALS, RECORDS, Checkpoints, Kind
+from streaming_jsmf.jobs.checkpoints import PACKED, PARTIALS, RECORDS, Checkpoints, Committed, Kind
 from streaming_jsmf.jobs.events import Cost
 from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.moments.manifest import WORD_IDS
@@ -105,7 +105,8 @@ def _damaged(
     found = {key: checkpoints.damage(kind, key, arrays=arrays) for key in sorted(keys)}
     errors = {(kind, key): error for key, error in found.items() if error is not None}
     # A worker of an earlier run may still be folding; a result that it has just removed is not damaged.
-    still = getattr(checkpoints.committed(), f"{kind}s") if errors else ()
+    committed = checkpoints.committed() if errors else Committed()
+    still = committed.parts if kind == "part" else committed.folds
     return {found: error for found, error in errors.items() if found[1] in still}
 
 

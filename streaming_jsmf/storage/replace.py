@@ -50,7 +50,7 @@ OF_A_WRITER = re.compile(rf"\..+\.{PASSING}|.+\.partial")
 #: Names of the files that a result behind a URL keeps from the one that it replaces.
 KEPT = ".kept"
 
-#: Seconds before a directory is removed again, to which other threads still wrote.
+#: Seconds between attempts to remove a directory to which other threads still write.
 PAUSES = (0.01, 0.05, 0.2, 1.0)
 
 #: Files of corpora, directories of topic shares, and partial results in a store, relative to their root.
