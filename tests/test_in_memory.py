@@ -81,6 +81,7 @@ KINDS: dict[str, Callable[[], Any]] = {
     "stream": lambda: pa.table({"text": TEXTS}).to_reader(max_chunksize=40),
     "column": lambda: pa.chunked_array([TEXTS[:40], TEXTS[40:]]),
     "views": _views,
+    "array of Arrow": lambda: pa.array(TEXTS),
     "views of texts": lambda: pa.chunked_array([TEXTS], pa.string_view()),
     "dask": lambda: dask.dataframe.from_pandas(pd.DataFrame({"text": TEXTS, "year": 1990}), npartitions=3),
     "dask series": lambda: dask.dataframe.from_pandas(pd.Series(TEXTS), npartitions=3),

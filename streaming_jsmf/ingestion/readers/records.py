@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import EXCERPT, TextOptions
-from streaming_jsmf.corpus.footer import is_list
+from streaming_jsmf.corpus.footer import is_list, is_string
 from streaming_jsmf.corpus.records import free_name
 from streaming_jsmf.errors import option
 from streaming_jsmf.ingestion.readers.base import (
@@ -84,6 +84,7 @@ class RecordReader(Source):
         """Return the records without ``faults``, by index, whose id can be used; the others go to ``bad``."""
         if self.id_column is not None and self.id_was_named:
             faults = {**id_faults(self.id_column, records.columns[self.id_column]), **faults}
+        faults = {**headers_again(records.columns), **faults}
         if not faults:
             return records
         original = records.original
@@ -232,6 +233,19 @@ def joined(columns: Sequence[Any]) -> Any:
     present = [pc.is_valid(each) for each in texts]
     none = pc.invert(functools.reduce(pc.or_, present))
     return pc.binary_join_element_wise(pc.if_else(none, "", texts[0]), *texts[1:], "\n", null_handling="skip")
+
+
+def headers_again(columns: Mapping[str, Any]) -> dict[int, str]:
+    """Return the records that have the names of all columns, as where files were joined; one column may say its name."""
+    again = np.array(len(columns) > 1)
+    for name, values in columns.items():
+        if not (again.any() and is_string(values.type)):
+            return {}
+        # Files that were joined may keep their byte order marks.
+        again = again & np.asarray(pc.is_in(values, pa.array([name, f"\ufeff{name}"], values.type)))
+    return dict.fromkeys(
+        np.flatnonzero(again).tolist(), "it is the header again, as in files that were joined"
+    )
 
 
 def id_faults(name: str, ids: Any) -> dict[int, str]:
