@@ -236,7 +236,7 @@ def joined(columns: Sequence[Any]) -> Any:
 
 
 def headers_again(columns: Mapping[str, Any]) -> dict[int, str]:
-    """Return the records that have the names of all columns, as where files were joined; one column may say its name."""
+    """Return the records that hold the names of all columns, if there are several."""
     again = np.array(len(columns) > 1)
     for name, values in columns.items():
         if not (again.any() and is_string(values.type)):

@@ -305,7 +305,7 @@ SPREADSHEET = SpreadsheetFormat()
 
 
 class _Sheet(NamedTuple):
-    """Names of the columns, rows with cells by number, names of all sheets, the row of the header, from 0, and a note."""
+    """Names of the columns, rows with cells by number, of all sheets, the row of the header, from 0, and a note."""
 
     names: Sequence[str]
     rows: Iterator[tuple[int, list[Any]]]
