@@ -375,6 +375,17 @@ def test_dates_and_codes_are_no_texts(tmp_path: Path, code: str) -> None:
     assert Done(tmp_path, "s.csv").column("code")
 
 
+def test_a_column_has_either_texts_or_ids(tmp_path: Path) -> None:
+    put(tmp_path / "s.csv", table([*enumerate(TEXTS)], ["n", "id"]))
+    Done(tmp_path, "s.csv", "--text", "id", "--id", "id").refused(
+        "both the texts and the ids; give --id another"
+    )
+    done = Done(tmp_path, "s.csv", "--text", "id")
+    assert done.n_documents == len(TEXTS)
+    assert "missing" not in done.said
+    assert "id" not in pq.read_schema(next((done.corpus / "documents").iterdir())).names
+
+
 def test_few_long_documents(tmp_path: Path) -> None:
     for i, text in enumerate(texts(5, length=8000)):
         put(tmp_path / f"s/{i}.txt", text)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import EXCERPT, TextOptions
 from streaming_jsmf.corpus.footer import is_list, is_string
 from streaming_jsmf.corpus.records import free_name
-from streaming_jsmf.errors import option
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     Batch,
@@ -305,6 +305,10 @@ class TextSource(RecordFiles, TextReader):
     @classmethod
     def open(cls, root: str, files: tuple[str, ...], options: TextOptions, tokenizer: Tokenizer) -> Self:
         """Find the columns. Raises InputError if no file has them, with the reason for the first file."""
+        if options.id in options.text:
+            raise InputError(
+                f"the column {options.id!r} cannot hold both the texts and the ids; give {option.id} another"
+            )
         opened = cls(root, files, options, tokenizer)
         _ = opened._names
         return opened
@@ -332,7 +336,7 @@ class TextSource(RecordFiles, TextReader):
     def id_column(self) -> str | None:
         if self.options.id == NONE:
             return None
-        return self.options.id or id_name(self._names)
+        return self.options.id or id_name([name for name in self._names if name not in self.contents])
 
     @cached_property
     def _names(self) -> list[str]:
