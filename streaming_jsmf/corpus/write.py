@@ -243,10 +243,8 @@ def column_words(given: Any, n_columns: int, name: str) -> list[str]:
     """
     listed = given.get_feature_names_out() if hasattr(given, "get_feature_names_out") else given
     if isinstance(listed, str | Mapping | Set) or not isinstance(listed, Iterable):
-        kind = type(listed).__name__
-        raise InputError(
-            f"{name} is of type {kind}; give a list of words in the order of the columns, or the vectorizer that has them"
-        )
+        advice = "give a list of words in the order of the columns, or the vectorizer that has them"
+        raise InputError(f"{name} is of type {type(listed).__name__}; {advice}")
     words = [str(word) for word in listed]
     if len(words) != n_columns:
         raise InputError(
@@ -292,7 +290,7 @@ def _documents(block: csr_array[Any], first: int) -> Documents:
 
 
 def wide(X: Any) -> Any:
-    """Return a sparse matrix of integers with 64 bits, which sums of repeated entries do not exceed; others as given."""
+    """Return a sparse matrix of integers with 64 bits, for sums of repeated entries; others as given."""
     if issparse(X) and X.dtype.kind in "bui":
         return X.astype(np.uint64 if X.dtype.kind == "u" else np.int64, copy=False)
     return X
