@@ -162,7 +162,7 @@ def test_inconsistent_sizes_are_refused(
         ([[1, 2], [3]], words(2), "the matrix cannot be read as counts"),
         (COUNTS[None], words(N), "the matrix cannot be read as counts"),
         (COUNTS, None, "words is None"),
-        (COUNTS, "abcdef", "words is 'abcdef'"),
+        (COUNTS, "abcdef", "words is of type str"),
     ],
 )
 def test_invalid_matrices_and_word_lists(tmp_path: Path, counts: Any, listed: Any, reason: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array
 from upath import UPath
 
 from streaming_jsmf.corpus.format import (
@@ -291,14 +291,14 @@ def _documents(block: csr_array[Any], first: int) -> Documents:
 
 def wide(X: Any) -> Any:
     """Return a sparse matrix of integers with 64 bits, for sums of repeated entries; others as given."""
-    if issparse(X) and X.dtype.kind in "bui":
+    if hasattr(X, "tocsr") and X.dtype.kind in "bui":
         return X.astype(np.uint64 if X.dtype.kind == "u" else np.int64, copy=False)
     return X
 
 
 def tidy_rows(rows: Any) -> csr_array[Any]:
     """Copy rows to CSR with sorted, distinct words and without zeros."""
-    block = wide(csr_array(wide(rows), copy=True))
+    block: csr_array[Any] = wide(csr_array(wide(rows), copy=True))
     block.sum_duplicates()
     block.eliminate_zeros()
     return block
