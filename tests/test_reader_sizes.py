@@ -161,7 +161,7 @@ def test_inconsistent_sizes_are_refused(
         (COUNTS[0], words(N), "the matrix has 1 dimension"),
         ([[1, 2], [3]], words(2), "the matrix cannot be read as counts"),
         (COUNTS[None], words(N), "the matrix cannot be read as counts"),
-        (COUNTS, None, "words is None"),
+        (COUNTS, None, "words is of type NoneType"),
         (COUNTS, "abcdef", "words is of type str"),
     ],
 )
