@@ -267,7 +267,10 @@ def test_words_come_from_the_steps_before_or_are_given() -> None:
     assert words(STOD(2, feature_names=names, **ONE).fit(counts)) == names
     assert words(LRJSMF(2, feature_names=vectorizer, **ONE).fit(counts)) == names
     assert words(LRJSMF(2, **ONE).fit(counts))[:2] == ["x0", "x1"]
-    for given, said in ((["a", "b", "c"], "has 3 words .* 6 columns"), ("cat", "feature_names is 'cat'")):
+    for given, said in (
+        (["a", "b", "c"], "has 3 words .* 6 columns"),
+        ("cat", "feature_names is of type str"),
+    ):
         with pytest.raises(InputError, match=said):
             LRJSMF(2, feature_names=given, **ONE).fit(counts)
 

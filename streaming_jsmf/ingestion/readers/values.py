@@ -355,6 +355,16 @@ def _nested(values: Any) -> tuple[Any, str]:
     return pa.concat_arrays([_nested(values[row : row + 1])[0] for row in range(len(values))]), note
 
 
+def is_code(text: bytes) -> bool:
+    """Whether a string is no text: a URL, ASCII without blanks such as a hash, or half digits such as a date."""
+    is_word = text.isascii() and len(text.split()) < 2
+    return (
+        is_word
+        or b"://" in text[:8]
+        or 2 * sum(text.count(b"%d" % digit) for digit in range(10)) >= len(text)
+    )
+
+
 def is_list_of_strings(of: Any) -> bool:
     types = pa.types
     lists = types.is_list(of) or types.is_large_list(of) or types.is_fixed_size_list(of)
