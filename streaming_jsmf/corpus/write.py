@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -280,8 +280,6 @@ def write_corpus(
 
 
 def _documents(block: csr_array[Any], first: int) -> Documents:
-    if block.data.max(initial=0) > LARGEST_COUNT:
-        raise InputError(f"X has the count {block.data.max()}; the largest allowed is {LARGEST_COUNT}")
     block.data[block.data < SMALLEST_COUNT] = 0
     block.eliminate_zeros()
     ids = pa.array(np.arange(first, first + block.shape[0], dtype=np.int64))
@@ -297,8 +295,10 @@ def wide(X: Any) -> Any:
 
 
 def tidy_rows(rows: Any) -> csr_array[Any]:
-    """Copy rows to CSR with sorted, distinct words and without zeros."""
+    """Copy rows to CSR with sorted, distinct words and without zeros; ``InputError`` if a count is too large."""
     block: csr_array[Any] = wide(csr_array(wide(rows), copy=True))
     block.sum_duplicates()
     block.eliminate_zeros()
+    if block.data.max(initial=0) > LARGEST_COUNT:
+        raise InputError(f"X has the count {block.data.max()}; the largest allowed is {LARGEST_COUNT}")
     return block

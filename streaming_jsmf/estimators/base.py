@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import weakref
 from contextlib import ExitStack
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,6 +43,7 @@ from streaming_jsmf.estimators.inputs import (
 from streaming_jsmf.inference.cvb0 import MAX_ITERATIONS, TOLERANCE
 from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.interface.fit import DEFAULT_TOPICS
+from streaming_jsmf.jobs.cluster import address_of
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.reporting.topics import frame_of
@@ -350,7 +352,12 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
 
     def __getstate__(self) -> dict[str, Any]:
         temporary = {"_place", "_rows"} if self.store is None else {"_place"}
-        return {name: value for name, value in super().__getstate__().items() if name not in temporary}
+        state = super().__getstate__() | {"scheduler": address_of(self.scheduler)}
+        return {name: value for name, value in state.items() if name not in temporary}
+
+    def __sklearn_clone__(self) -> Self:
+        # Of a copy, which has the address of a client in place of it.
+        return super(TopicEstimator, copy(self)).__sklearn_clone__()  # type: ignore[no-any-return]
 
     _n_features_out = property(lambda self: len(self.components_))
 
@@ -368,7 +375,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
 
     def _values(self) -> dict[str, Any]:
         """Return the parameters as plain Python values; ``InputError`` if one is out of range."""
-        given = {name: getattr(self, name) for name in self._fields()} | {"memory": parse_memory(self.memory)}
+        given = {name: getattr(self, name) for name in self._fields()}
+        given |= {"memory": parse_memory(self.memory), "scheduler": address_of(self.scheduler)}
         return {name: field.checked(given[name]) for name, field in self._fields().items()}
 
     def _settings(self) -> tuple[InferSettings | StodSettings, ScanSettings, Execution]:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.display import printable, wrapped
 from streaming_jsmf.evaluation.verdicts import Frequency, doubt, topic_warnings
-from streaming_jsmf.inference.words import unlike
 from streaming_jsmf.linalg.panels import gram
 from streaming_jsmf.linalg.typing import Floats, Integers
 from streaming_jsmf.topics.edits import EditedTopics, require_word_count, shown_topics
@@ -75,6 +74,7 @@ class Topic:
     alpha, strength, duplicate_of : prior, lambda*, and the larger topic with nearly the same words (tensor engine)
     npmi : NPMI of the first words, from -1 to 1, if counted
     warnings : reasons to doubt the topic, one phrase each
+    name_words : words of its name, see ``EditedTopics.names``
     """
 
     number: int
@@ -88,11 +88,7 @@ class Topic:
     duplicate_of: int | None = None
     npmi: float | None = None
     warnings: tuple[str, ...] = ()
-
-    @property
-    def name_words(self) -> tuple[str, ...]:
-        """Words of its name: its label, or its first three words."""
-        return self.label or unlike(word.text for word in self.words)
+    name_words: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -170,6 +166,7 @@ def topics_of(
             None if larger < 0 else larger,
             scores[topic],
             warnings[topic],
+            shown.name_words[topic],
         )
 
     return tuple(map(row, range(len(listed))))

@@ -299,7 +299,8 @@ def storable(name: str, values: Any) -> tuple[Any, str]:
     if pa.types.is_time(of):
         return as_text(values), ""
     if pa.types.is_decimal(of):
-        return values.cast(pa.float64() if of.scale > 0 else TEXT), ""
+        texts = values.cast(TEXT)  # the cast of decimals to numbers is not correctly rounded
+        return texts.cast(pa.float64()) if of.scale > 0 else texts, ""
     kept, note = next((store for is_of, store in _STORES if is_of(of)), _left_out)(values)
     return kept, f"{name}: {note}" if note else ""
 
