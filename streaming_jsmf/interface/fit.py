@@ -236,17 +236,25 @@ def fit(
             path = stack.enter_context(temporary_folder()) / "model"
         shown = combine(stack.enter_context(progress_shown(progress)), listener)
         target = store_path(path, "a model")
-        plan = _plan(
-            target,
-            n_topics,
-            scan_settings,
-            infer_settings,
-            polish,
-            moments,
-            execution,
-            overwrite,
+        if n_topics is None:
+            n_topics = DEFAULT_TOPICS if infer_settings is None else infer_settings.n_topics
+        topics = numbers_of_topics(n_topics)
+        engine = engine_settings_of(
+            topics[0], infer_settings, options, name="infer_settings", shared=("seed",)
+        )
+        place = beside(target, "moments") if moments is None else store_path(moments, "a moments store")
+        if overwrite not in (True, False, "auto"):
+            raise InputError(f"overwrite is {overwrite!r}; give True, False or 'auto'")
+        models = model_targets(target, topics)
+        plan = FitPlan(
+            models,
+            engine,
+            settings_of("scan_settings", ScanSettings, scan_settings, options),
+            _polish_settings(polish, engine, options),
+            place,
+            settings_of("execution", Execution, execution, options),
             shown,
-            options,
+            _replaceable(target, models.values(), place) if overwrite == "auto" else bool(overwrite),
         )
         corpus = _corpus(source, target, request_of(ingest_request, options), plan)
         plan.require_possible(corpus)
@@ -258,38 +266,6 @@ def fit(
         model._temporary = temporary
         weakref.finalize(model, stack.pop_all().close)
     return model
-
-
-def _plan(
-    target: StorePath,
-    n_topics: int | Sequence[int] | None,
-    scan_settings: ScanSettings | None,
-    infer_settings: EngineSettings | None,
-    polish: bool | PolishSettings | None,
-    moments: str | Path | None,
-    execution: Execution | None,
-    overwrite: bool | Literal["auto"],
-    listener: Listener,
-    options: dict[str, Any],
-) -> FitPlan:
-    if n_topics is None:
-        n_topics = DEFAULT_TOPICS if infer_settings is None else infer_settings.n_topics
-    topics = numbers_of_topics(n_topics)
-    engine = engine_settings_of(topics[0], infer_settings, options, name="infer_settings", shared=("seed",))
-    place = beside(target, "moments") if moments is None else store_path(moments, "a moments store")
-    if overwrite not in (True, False, "auto"):
-        raise InputError(f"overwrite is {overwrite!r}; give True, False or 'auto'")
-    models = model_targets(target, topics)
-    return FitPlan(
-        models,
-        engine,
-        settings_of("scan_settings", ScanSettings, scan_settings, options),
-        _polish_settings(polish, engine, options),
-        place,
-        settings_of("execution", Execution, execution, options),
-        listener,
-        _replaceable(target, models.values(), place) if overwrite == "auto" else bool(overwrite),
-    )
 
 
 def _opened(fitted: Fitted) -> TopicModel:
