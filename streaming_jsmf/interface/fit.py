@@ -294,10 +294,7 @@ def _require_same(path: StorePath, asked: Mapping[str, Any]) -> None:
 
 
 def _replaceable(target: StorePath, models: Iterable[StorePath], moments: StorePath) -> bool:
-    """Whether what exists may be replaced: not models whose topics were edited since.
-
-    Raises ``InputError`` if ``fit`` did not make it with this path.
-    """
+    """Whether what exists may be replaced: not models whose topics were edited since."""
     existing = [path for path in models if node_exists(path)]
     made = {path: read_model(path, ()).provenance.get("moments") == location(moments) for path in existing}
     corpus = beside(target, "corpus")

@@ -379,10 +379,7 @@ def _may_be_texts(values: Any) -> bool:
 
 
 def _longest_column(columns: Mapping[str, Any]) -> str | None:
-    """Return the column with the longest strings if they are long enough for texts; URLs and objects do not count.
-
-    Values within objects are taken if no others are long enough.
-    """
+    """Return the column with the longest strings if they are long enough for texts; URLs and objects do not count."""
     lengths: dict[str, float] = {}
     for name, values in columns.items():
         texts = as_bytes(values).drop_null().to_pylist() if _may_be_texts(values) else []
