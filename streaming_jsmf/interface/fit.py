@@ -243,8 +243,6 @@ def fit(
             topics[0], infer_settings, options, name="infer_settings", shared=("seed",)
         )
         place = beside(target, "moments") if moments is None else store_path(moments, "a moments store")
-        if overwrite not in (True, False, "auto"):
-            raise InputError(f"overwrite is {overwrite!r}; give True, False or 'auto'")
         models = model_targets(target, topics)
         plan = FitPlan(
             models,
@@ -254,7 +252,7 @@ def fit(
             place,
             settings_of("execution", Execution, execution, options),
             shown,
-            _replaceable(target, models.values(), place) if overwrite == "auto" else bool(overwrite),
+            _replaceable(overwrite, target, models.values(), place),
         )
         corpus = _corpus(source, target, request_of(ingest_request, options), plan)
         plan.require_possible(corpus)
@@ -293,8 +291,14 @@ def _require_same(path: StorePath, asked: Mapping[str, Any]) -> None:
     Wanted(path, asked, stored, lambda: False).find()
 
 
-def _replaceable(target: StorePath, models: Iterable[StorePath], moments: StorePath) -> bool:
-    """Whether what exists may be replaced: not models whose topics were edited since."""
+def _replaceable(
+    overwrite: bool | Literal["auto"], target: StorePath, models: Iterable[StorePath], moments: StorePath
+) -> bool:
+    """Whether what exists may be replaced; with "auto", not models whose topics were edited since."""
+    if overwrite != "auto":
+        if overwrite not in (True, False):
+            raise InputError(f"overwrite is {overwrite!r}; give True, False or 'auto'")
+        return bool(overwrite)
     existing = [path for path in models if node_exists(path)]
     made = {path: read_model(path, ()).provenance.get("moments") == location(moments) for path in existing}
     corpus = beside(target, "corpus")
