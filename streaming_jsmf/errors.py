@@ -98,6 +98,10 @@ class _Options:
 option = _Options()
 
 
+#: ``extra`` of a log message that a command prints again when it ends.
+LAST = {"last": True}
+
+
 class StreamingJSMFError(Exception):
     """Base class of the exceptions of this package. Passwords and keys are removed from URLs in the message."""
 

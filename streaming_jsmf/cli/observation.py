@@ -14,7 +14,7 @@ import click
 
 from streaming_jsmf.cli import interrupts
 from streaming_jsmf.cli.outcome import Outcome, interrupted, outcome_of
-from streaming_jsmf.errors import LogError
+from streaming_jsmf.errors import LAST, LogError
 from streaming_jsmf.jobs.events import Listener, combine, progress_listener
 from streaming_jsmf.storage.results import package_versions
 
@@ -53,6 +53,31 @@ def observed(
             listeners.append(stack.enter_context(_logged(log_json)))
         stack.enter_context(_warned_of_missing_report())
         yield combine(*listeners)
+
+
+class _Last(logging.Handler):
+    """Keeps the messages that are to be printed again at the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if LAST.items() <= vars(record).items():
+            self.records.append(record)
+
+
+@contextmanager
+def repeated() -> Iterator[None]:
+    """Print warnings such as that of a large loss again after the output of the block, unless it fails."""
+    package, last = logging.getLogger("streaming_jsmf"), _Last()
+    package.addHandler(last)
+    try:
+        yield
+    finally:
+        package.removeHandler(last)
+    for record in last.records:
+        package.handle(record)
 
 
 @contextmanager

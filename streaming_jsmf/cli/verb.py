@@ -68,13 +68,14 @@ class Verb(click.Command):
         if not self.long:
             _print(function(**given), as_json)
             return
-        from streaming_jsmf.cli.observation import observed
+        from streaming_jsmf.cli.observation import observed, repeated
 
         log, quiet = given.pop("log_json", None), given.pop("quiet", False)
         verbose = given.pop("verbose", False)
-        with observed(log, quiet=quiet, verbose=verbose, lines=self.lines) as listener:
-            shown = function(listener=listener, **given)
-        _print(shown, as_json)
+        with repeated():
+            with observed(log, quiet=quiet, verbose=verbose, lines=self.lines) as listener:
+                shown = function(listener=listener, **given)
+            _print(shown, as_json)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each group of options under its heading, basic options first and help last."""

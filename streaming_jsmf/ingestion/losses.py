@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from streaming_jsmf.corpus.format import QUARANTINE_NAME
 from streaming_jsmf.corpus.manifest import Dropped, as_number
 from streaming_jsmf.display import location
-from streaming_jsmf.errors import InputError, option
+from streaming_jsmf.errors import LAST, InputError, option
 from streaming_jsmf.ingestion.job import Ingest
 from streaming_jsmf.ingestion.readers.base import BadRecord, Unit
 from streaming_jsmf.jobs.checkpoints import FILES, Record
@@ -105,7 +105,7 @@ def warn_of_losses(dropped: Sequence[Dropped], kept: int, tokens_read: Any) -> N
     if number > LARGEST_LOSS * n_read:
         reasons = _reasons(dropped, dropped, tokens_read)
         share = f"{number / n_read:.0%}"
-        logger.warning("%s of the documents are dropped: %s", share, reasons)
+        logger.warning("%s of the documents are dropped: %s", share, reasons, extra=LAST)
 
 
 class NothingLeftError(InputError):

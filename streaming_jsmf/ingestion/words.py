@@ -41,6 +41,9 @@ from streaming_jsmf.ingestion.readers.base import BadRecords
 from streaming_jsmf.ingestion.repeats import hash_values
 from streaming_jsmf.ingestion.tokens.split import TokenLists, with_ngrams
 from streaming_jsmf.ingestion.tokens.stop_words import (
+    LANGUAGES,
+    LEAST_DOCUMENTS,
+    RUNS,
     UNKNOWN,
     Bags,
     chosen_languages,
@@ -50,7 +53,7 @@ from streaming_jsmf.ingestion.tokens.stop_words import (
     sampled,
     with_languages,
 )
-from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
+from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer, lack_of_spaces
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.workspace import TaskFiles
@@ -87,6 +90,12 @@ def with_language(ingest: Ingest, found: Counter[str], counts: Iterable[WordCoun
     gone = ", ".join(name.capitalize() for name in languages)
     advice = f"the stop words of {gone} are removed" if languages else "no stop words are known"
     logger.info(f"languages: {shares or UNKNOWN}; {advice} ({option.stop_words} names others)")
+    total = sum(number for name, number in found.items() if name in (*LANGUAGES, UNKNOWN))
+    for name, number in found.items() if ingest.source.tokenizer.options.tokenizer == "arrow" else ():
+        if name.startswith(RUNS) and number >= LEAST_DOCUMENTS * total:
+            text, missing = lack_of_spaces(name.removeprefix(RUNS), number / total)
+            advice = missing or f"find their words with {option.tokenizer(name.removeprefix(RUNS))}"
+            logger.warning("%s; %s", text, advice)
     stop_words = with_languages(ingest.curation.stop_words, languages)
     return replace(ingest, curation=replace(ingest.curation, stop_words=stop_words))
 

@@ -66,7 +66,7 @@ LEAST_DOCUMENTS, LEAST_ENGLISH = 0.04, 0.01
 SAMPLE, SAMPLE_TOKENS = 256, 32_768
 #: Rounds in which the shares of the languages of a batch settle, and their weight.
 _ROUNDS, _PRIOR = 5, 0.7
-UNKNOWN, ENGLISH_WORDS, TOKENS = "unknown", "English words", "tokens"
+UNKNOWN, ENGLISH_WORDS, TOKENS, RUNS = "unknown", "English words", "tokens", "without spaces "
 
 
 def parts_of(choice: str) -> list[str]:
@@ -283,7 +283,8 @@ def languages_of(batch: Any) -> Any:
 def count_languages(batch: Any) -> Counter[str]:
     """Count the documents of a batch by language; see ``languages_of``.
 
-    ``TOKENS`` counts their tokens, and ``ENGLISH_WORDS`` those in English lists only, in documents of other languages.
+    ``TOKENS`` counts their tokens, and ``ENGLISH_WORDS`` those in English lists only, in documents of other languages;
+    documents that ``without_spaces`` counts are also counted by their script after ``RUNS``.
     """
     bags, words = _bags(batch)
     evidence = _evidence(words)
@@ -296,12 +297,16 @@ def count_languages(batch: Any) -> Counter[str]:
         found[_NAMES[language] if language >= 0 else UNKNOWN] += int(own.sum())
         if language >= 0:
             found[ENGLISH_WORDS] += int((bags @ (english * (1 - evidence[:, language])))[own].sum())
+    found.update({RUNS + script: number for script, number in _without_spaces(bags, words).items()})
     return found
 
 
 def without_spaces(batch: Any) -> Counter[str]:
     """Count the documents of a sample of a batch of which half the letters are runs, by the keys of ``_RUNS``."""
-    bags, words = _bags(sampled(batch))
+    return _without_spaces(*_bags(sampled(batch)))
+
+
+def _without_spaces(bags: Any, words: Any) -> Counter[str]:
     runs, beyond = np.zeros((len(words), len(_RUNS)), np.float32), _beyond_ascii(words)
     for i, run in enumerate(_RUNS.values()):
         runs[beyond, i] = np.asarray(pc.match_substring_regex(words.take(pa.array(beyond)), run))

@@ -115,37 +115,34 @@ class Tokenizer:
 def suited_tokenizer(texts: Any) -> str:
     """Return the name of the built-in tokenizer for a sample of texts (an Arrow array of strings without nulls).
 
-    Texts without spaces between words need one for their script. Raises InputError if most do and it is missing, and
-    warns of fewer.
+    Texts without spaces between words need one for their script. Raises InputError if most do and it is missing;
+    ``with_language`` warns of fewer.
     """
     chosen = "arrow"
     for script, number in without_spaces(split_words(texts)).most_common():
         share = number / len(texts)
-        found = f"{share:.0%} of the texts are in {script.capitalize()} without spaces between words"
-        if share < LEAST_DOCUMENTS:
-            continue
-        if chosen != "arrow":
+        found, missing = lack_of_spaces(script, share)
+        if chosen != "arrow" and share >= LEAST_DOCUMENTS:
             logger.warning("%s, and the tokenizer %s is not made for them; ingest them apart", found, chosen)
-        elif not (missing := _missing_tokenizer(script)):
+        elif share >= LEAST_DOCUMENTS and not missing:
             logger.info("%s: their words are found with %s", found, option.tokenizer(script))
             chosen = script
         elif share > 0.5:
             raise InputError(f"{found}; {missing}")
-        else:
-            logger.warning("%s; %s", found, missing)
     return chosen
 
 
-def _missing_tokenizer(script: str) -> str:
-    """What to do about a script without spaces if no tokenizer for it is installed; empty if one is."""
+def lack_of_spaces(script: str, share: float) -> tuple[str, str]:
+    """Say how many texts have no spaces between words, and what to do, which is empty if a tokenizer is installed."""
+    found = f"{share:.0%} of the texts are in {script.capitalize()} without spaces between words"
     advice = f"find their words with {option.tokenizer('MODULE:FUNCTION')}"
     if script in BUILT_IN:
         try:
             _analyzer(script)
-            return ""
+            return found, ""
         except InputError as error:
             advice = str(error)
-    return f"{advice}, or take what is between spaces as words with {option.tokenizer('arrow')}"
+    return found, f"{advice}, or take what is between spaces as words with {option.tokenizer('arrow')}"
 
 
 def require_words(lists: Any) -> None:
