@@ -65,8 +65,24 @@ def test_each_option_says_what_it_does_and_its_default(verb: str) -> None:
         assert len(text.partition("[")[0].split()) >= 3, f"{option.opts[0]} says little: {text}"
 
 
-def test_a_misspelled_option_is_answered_with_ours(invoke: Command) -> None:
-    refused(invoke("topics", "--wrods", "3"), 2, "--wrods", "--words")
+@pytest.mark.parametrize(
+    ("verb", "given", "meant"),
+    [
+        ("fit", "-k", "--topics"),
+        ("fit", "--k=3", "--topics"),
+        ("infer", "-n", "--topics"),
+        ("fit", "--n_components", "--topics"),
+        ("documents", "-k", "--topic"),
+        ("documents", "-n", "--number"),
+        ("scan", "-j", "--workers"),
+        ("transform", "--force", "--overwrite"),
+        ("topics", "--wrods", "--words"),
+    ],
+)
+def test_options_of_other_programs_are_answered_with_ours(
+    verb: str, given: str, meant: str, invoke: Command
+) -> None:
+    refused(invoke(verb, given, "3"), 2, given.partition("=")[0], meant)
 
 
 @pytest.mark.parametrize("verb", NAMES)

@@ -25,6 +25,20 @@ HELP = "Help"
 #: Parameter of ``summary_option``.
 SUMMARY = "summary_as_json"
 
+#: Options of other programs, without dashes, and ours that they may stand for: the first one that the verb has.
+SYNONYMS = {
+    **dict.fromkeys(("k", "num-topics", "n-topics", "n-components"), ("--topics", "--topic")),
+    "n": ("--topics", "--number", "--words"),
+    "t": ("--topics", "--topic"),
+    "o": ("--out",),
+    "q": ("--quiet",),
+    "j": ("--workers",),
+    "n-jobs": ("--workers",),
+    **dict.fromkeys(("f", "force"), ("--overwrite",)),
+    "random-state": ("--seed",),
+    "s": ("--seed",),
+}
+
 #: Widest first column, so that the texts next to it fit a terminal of 80 columns.
 FIRST_COLUMN = 26
 
@@ -59,6 +73,18 @@ class Verb(click.Command):
         super().__init__(*arguments, **settings)
         self.examples, self.long, self.lines = tuple(examples), long, lines
         self.params.append(_help_all())
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; an unknown option that other programs have is answered with ours."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            ours = SYNONYMS.get(error.option_name.lstrip("-").replace("_", "-"), ())
+            found = [name for name in ours if any(name in option.opts for option in self.params)]
+            if not found:
+                raise
+            message = f"No such option {error.option_name!r} (did you mean {found[0]}?)"
+            raise click.NoSuchOption(error.option_name, message, ctx=ctx) from error
 
     def invoke(self, ctx: click.Context) -> None:
         """Call the function, and print what it returns."""
