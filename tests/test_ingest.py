@@ -731,7 +731,9 @@ def test_large_losses_are_refused_or_the_last_line(tmp_path: Path, invoke: Comma
         "--max-dropped 100%",
     )
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
-    last = invoke(*arguments, "--max-dropped", "60%").err.splitlines()[-1]
+    said = invoke(*arguments, "--max-dropped", "60%").err
+    assert said.count("85% of the documents are dropped") == 2, "where it occurs, and again at the end"
+    last = said.splitlines()[-1]
     # Some texts are equal.
     assert last.startswith("85% of the documents are dropped: 31 in quarantine.parquet (")
     assert last.endswith(", 21 with the words of another (--duplicates keep)")

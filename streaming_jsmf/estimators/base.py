@@ -7,6 +7,7 @@ import weakref
 from contextlib import ExitStack
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, fields
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Self
@@ -31,13 +32,13 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.estimators.inputs import (
     DocumentInput,
     EstimatorError,
-    Shares,
     as_value_errors,
     begin_rows,
     is_dask_array,
     map_documents,
     n_columns,
     seed_of,
+    shares_of,
     temporary_directory,
 )
 from streaming_jsmf.inference.cvb0 import MAX_ITERATIONS, TOLERANCE
@@ -239,12 +240,13 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         check_is_fitted(self, "components_")
         with as_value_errors():
             self._values()
-            shares = Shares(
-                np.ascontiguousarray(self.components_.T),
-                self.alpha_,
-                self.transform_tolerance,
-                self.transform_iterations,
-                1 if is_dask_array(X) else self._threads(),  # Dask computes several blocks at a time
+            shares = partial(
+                shares_of,
+                word_topic=np.ascontiguousarray(self.components_.T),
+                prior=self.alpha_,
+                tolerance=self.transform_tolerance,
+                max_iterations=self.transform_iterations,
+                threads=1 if is_dask_array(X) else self._threads(),  # Dask computes several blocks at a time
             )
             if is_dask_array(X):
                 self._require_features(n_columns(X))

@@ -191,33 +191,17 @@ def _checked(block: Any, number: int, n_words: int) -> csr_array[Any]:
     return counts
 
 
-@dataclass(frozen=True)
-class Shares:
-    """Callable from a block of documents to their topic shares; pickling includes only the topics and settings."""
-
-    word_topic: Floats
-    prior: Floats
-    tolerance: float
-    iterations: int
-    threads: int
-
-    def __call__(self, block: csr_array[Any]) -> Floats:
-        found = document_topics(
-            block,
-            self.word_topic,
-            self.prior,
-            tolerance=self.tolerance,
-            max_iterations=self.iterations,
-            threads=self.threads,
+def shares_of(block: csr_array[Any], word_topic: Floats, prior: Floats, **options: Any) -> Floats:
+    """Return the topic shares of a block of documents; warn if some have not converged."""
+    found = document_topics(block, word_topic, prior, **options)
+    if found.unconverged:
+        warnings.warn(
+            f"the topic shares of {found.unconverged} documents still change by more than {options['tolerance']} "
+            f"after {options['max_iterations']} rounds; increase transform_iterations",
+            ConvergenceWarning,
+            stacklevel=2,
         )
-        if found.unconverged:
-            warnings.warn(
-                f"the topic shares of {found.unconverged} documents still change by more than {self.tolerance} after "
-                f"{self.iterations} rounds; increase transform_iterations",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        return found.shares
+    return found.shares
 
 
 def map_documents(X: Any, function: Callable[[csr_array[Any]], Floats], width: int) -> Any:

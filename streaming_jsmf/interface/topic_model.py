@@ -289,16 +289,9 @@ class TopicModel:
         """
         return update(self, source, **options)
 
-    def show(
-        self,
-        *,
-        words: int | None = None,
-        shares: str | Path | None = None,
-        by: str | None = None,
-        height: int = 800,
-    ) -> ShownReport:
+    def show(self, *, height: int = 800, **options: Any) -> ShownReport:
         """Show the report in a notebook; arguments and errors are those of the function ``show``."""
-        return show(self, words=words, shares=shares, by=by, height=height)
+        return show(self, height=height, **options)
 
     def save(self, path: str | Path | StorePath, *, overwrite: bool = False) -> TopicModel:
         """Write the model and its edits, but not its corpus and moments, to ``path``, and return the new model.

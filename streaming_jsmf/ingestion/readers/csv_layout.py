@@ -240,10 +240,7 @@ def is_table(head: bytes) -> bool:
 
 
 def _n_titles(sample: bytes, found: Dialect, usual: Dialect, options: Any) -> int:
-    """Return the number of lines before the header, such as a title, if what follows surely is a table.
-
-    ``found`` is the dialect of the sample with these lines.
-    """
+    """Return the number of lines before the header, such as a title, if what follows surely is a table."""
     head = sample[: whole_lines(sample[:_HEAD])] if len(sample) > _HEAD else sample
     lines = head.splitlines(keepends=True)
     if _are_titles(lines[:1], found):
