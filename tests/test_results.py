@@ -188,6 +188,23 @@ def test_a_corpus_of_the_same_matrix_is_left_as_it_is(tmp_path: Path) -> None:
         sj.corpus_from_matrix(counts[1:], words(9), tmp_path / "c")
 
 
+@pytest.mark.parametrize("min_tokens", [1, 2])
+def test_a_corpus_with_a_shard_of_the_user_is_neither_used_nor_replaced(
+    min_tokens: int, tmp_path: Path
+) -> None:
+    def ingest(min_tokens: int) -> Any:
+        texts = [f"some words of text {i}" for i in range(9)]
+        return sj.ingest(texts, tmp_path / "c", preset="papers", min_tokens=min_tokens, overwrite=True)
+
+    ingest(1)
+    shards = tmp_path / "c" / "documents"
+    shutil.copy(next(shards.iterdir()), shards / "mine.parquet")
+    before = states(tmp_path)
+    with pytest.raises(InputError, match=r"mine\.parquet is not in manifest\.json; move it away"):
+        ingest(min_tokens)
+    assert states(tmp_path) == before
+
+
 # -- what a request depends on ----------------------------------------------------------------------------------------
 
 
