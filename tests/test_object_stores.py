@@ -200,7 +200,7 @@ def test_a_scan_on_s3_is_killed_and_resumes(
 
 def test_requests_for_a_partition(s3: str, counts: Any, corpus_path: Path) -> None:
     found = []
-    for nonzeros in (6000, 2000):
+    for nonzeros in (12_000, 5000):
         store = f"{s3}/{uuid.uuid4().hex}"
         counts.clear()
         scan(corpus_path, store, max_topics=5, partition_nonzeros=nonzeros, scheduler="synchronous")
