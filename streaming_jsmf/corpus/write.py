@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 from upath import UPath
 
 from streaming_jsmf.corpus.format import (
@@ -242,8 +242,11 @@ def column_words(given: Any, n_columns: int, name: str) -> list[str]:
     Raises ``InputError``, with the argument ``name``, if there is not one word for each column.
     """
     listed = given.get_feature_names_out() if hasattr(given, "get_feature_names_out") else given
-    if isinstance(listed, str) or not isinstance(listed, Iterable):
-        raise InputError(f"{name} is {listed!r}; give a list of words, or the vectorizer that has them")
+    if isinstance(listed, str | Mapping | Set) or not isinstance(listed, Iterable):
+        kind = type(listed).__name__
+        raise InputError(
+            f"{name} is of type {kind}; give a list of words in the order of the columns, or the vectorizer that has them"
+        )
     words = [str(word) for word in listed]
     if len(words) != n_columns:
         raise InputError(
@@ -288,11 +291,16 @@ def _documents(block: csr_array[Any], first: int) -> Documents:
     return Documents(indptr, words, narrow_counts(block.data), ids, {})
 
 
+def wide(X: Any) -> Any:
+    """Return a sparse matrix of integers with 64 bits, which sums of repeated entries do not exceed; others as given."""
+    if issparse(X) and X.dtype.kind in "bui":
+        return X.astype(np.uint64 if X.dtype.kind == "u" else np.int64, copy=False)
+    return X
+
+
 def tidy_rows(rows: Any) -> csr_array[Any]:
     """Copy rows to CSR with sorted, distinct words and without zeros."""
-    block = csr_array(rows, copy=True)
-    if block.dtype == np.bool_:
-        block = block.astype(np.int32)
+    block = wide(csr_array(wide(rows), copy=True))
     block.sum_duplicates()
     block.eliminate_zeros()
     return block

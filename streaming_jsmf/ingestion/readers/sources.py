@@ -379,17 +379,27 @@ def _may_be_texts(values: Any) -> bool:
 
 
 def _longest_column(columns: Mapping[str, Any]) -> str | None:
-    """Return the column with the longest strings if they are long enough for texts; URLs and objects do not count.
+    """Return the column with the longest strings if they are long enough for texts; codes and objects do not count.
 
+    Codes are URLs, strings in ASCII without blanks, such as hashes, and dates and other strings that are half digits.
     Values within objects are taken if no others are long enough.
     """
     lengths: dict[str, float] = {}
     for name, values in columns.items():
         texts = as_bytes(values).drop_null().to_pylist() if _may_be_texts(values) else []
-        length = sum(len(text) for text in texts if b"://" not in text[:8]) / max(len(texts), 1)
+        length = sum(len(text) for text in texts if not _is_code(text)) / max(len(texts), 1)
         if length >= _TEXT_LENGTH:
             lengths[name] = length
     return max(lengths, key=lambda name: (not _is_within(name, columns), lengths[name]), default=None)
+
+
+def _is_code(text: bytes) -> bool:
+    is_word = text.isascii() and len(text.split()) < 2
+    return (
+        is_word
+        or b"://" in text[:8]
+        or 2 * sum(text.count(b"%d" % digit) for digit in range(10)) >= len(text)
+    )
 
 
 def _is_within(name: str, columns: Mapping[str, Any]) -> bool:
