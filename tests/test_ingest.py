@@ -326,7 +326,7 @@ BOUNDS = (
 def test_little_memory_changes_no_byte(
     rules: Mapping[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = write_sample(tmp_path / "in", sample(30), "abc")
+    source = write_sample(tmp_path / "in", sample(15), "abc")
     make(source, tmp_path / "out", rules)
     for module, name, value in BOUNDS:
         monkeypatch.setattr(module, name, value)
