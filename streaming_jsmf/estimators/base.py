@@ -246,7 +246,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
                 prior=self.alpha_,
                 tolerance=self.transform_tolerance,
                 max_iterations=self.transform_iterations,
-                threads=1 if is_dask_array(X) else self._threads(),  # Dask computes several blocks at a time
+                threads=1 if is_dask_array(X) else self._threads,  # Dask computes several blocks at a time
             )
             if is_dask_array(X):
                 self._require_features(n_columns(X))
@@ -257,23 +257,19 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
     def inverse_transform(self, X: Any) -> Any:
         """Return word probabilities (n_documents, n_words) of topic shares (n_documents, n_topics).
 
-        Rows sum to 1. Raises ``NotFittedError`` before ``fit``, and ``ValueError`` if ``X`` is not a finite matrix with
-        one column per topic.
+        Raises ``NotFittedError`` before ``fit``, ``ValueError`` if ``X`` is not finite or lacks a column for a topic.
         """
         check_is_fitted(self, "components_")
         shares = check_array(X, ensure_min_samples=0, estimator=self, input_name="X")
         if shares.shape[1] != len(self.components_):
-            raise EstimatorError(
-                f"X has {shares.shape[1]} columns, and the model has {len(self.components_)} topics; give the shares "
-                "that transform returns"
-            )
+            given = f"X has {shares.shape[1]} columns, and the model has {len(self.components_)} topics"
+            raise EstimatorError(f"{given}; give the shares that transform returns")
         return shares @ self.components_
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log-likelihood per token in document completion; higher is better.
 
-        Topic shares estimated from one half of a document's tokens predict the other half; the perplexity of
-        ``evaluate`` is exp(-score). Use documents that were not part of the fit.
+        Shares estimated from one half of a document's tokens predict the other half. Use documents not in the fit.
 
         Parameters
         ----------
@@ -288,10 +284,9 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         del y
         check_is_fitted(self, "components_")
         with as_value_errors():
-            completer = Completer.of(
-                np.ascontiguousarray(self.components_.T), self.alpha_, self._model.arrays["term_count"]
-            )
-            done, threads = Completion(), self._threads()
+            word_topic, counts = np.ascontiguousarray(self.components_.T), self._model.arrays["term_count"]
+            completer = Completer.of(word_topic, self.alpha_, counts)
+            done, threads = Completion(), self._threads
             for block in self._blocks(X):
                 done = done.merge(completer.complete(block, threads=threads))
             if not done.tokens:
@@ -335,8 +330,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the model to a model store, for ``open_model`` and the command line.
 
-        Raises ``InputError`` if another model is there (without ``overwrite``), or something else. Some metrics of
-        ``evaluate`` also need the moments; fit with ``store`` to keep them.
+        Raises ``InputError`` if another model or something else is there. Some metrics of ``evaluate`` also need the
+        moments; fit with ``store`` to keep them.
         """
         check_is_fitted(self, "components_")
         with as_value_errors():
@@ -358,7 +353,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         return {name: value for name, value in state.items() if name not in temporary}
 
     def __sklearn_clone__(self) -> Self:
-        # Of a copy, which has the address of a client in place of it.
+        # A copy has the address of a client instead of the client.
         return super(TopicEstimator, copy(self)).__sklearn_clone__()  # type: ignore[no-any-return]
 
     _n_features_out = property(lambda self: len(self.components_))
@@ -384,10 +379,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
     def _settings(self) -> tuple[InferSettings | StodSettings, ScanSettings, Execution]:
         """Return the settings of the engine, the scan and the execution, checked before any work."""
         values, seed = self._values(), seed_of(self.random_state)
-        if values["n_components"] is not None:
-            values["n_topics"] = values["n_components"]
-        if values["max_topics"] is None:
-            values["max_topics"] = values["n_topics"]
+        values["n_topics"] = values["n_components"] or values["n_topics"]
+        values["max_topics"] = values["max_topics"] or values["n_topics"]
         values |= {"seed": seed, "third_moment": self._settings_class is StodSettings}
 
         def of(kind: type[Any]) -> Any:
@@ -395,8 +388,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
 
         return of(self._settings_class), of(ScanSettings), of(Execution)
 
-    def _threads(self) -> int:
-        return Execution(self.scheduler, self.workers).threads_here
+    _threads = property(lambda self: Execution(self.scheduler, self.workers).threads_here)
 
     def _keep(self, model: Model) -> None:
         """Set the attributes common to both engines."""
