@@ -336,6 +336,7 @@ class TopicModel(_TopicModel):
     def over_time(
         self, by: str, shares: str | Path | None = ..., **options: Unpack[_over_time]
     ) -> pd.DataFrame: ...
+    def show(self, *, height: int = ..., **options: Unpack[_report]) -> ShownReport: ...
     def transform(
         self,
         source: Any,

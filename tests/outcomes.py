@@ -13,8 +13,6 @@ from io import BytesIO, StringIO, TextIOWrapper
 from typing import Any
 from unittest.mock import patch
 
-import pytest
-
 from streaming_jsmf.__main__ import main
 from streaming_jsmf.cli import main as cli
 
@@ -74,11 +72,9 @@ def printed(*arguments: object) -> str:
     return outcome.out
 
 
-def described(place: object, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def described(place: object) -> dict[str, Any]:
     """Output of ``info --json``, which checks the digest of each array."""
-    capsys.readouterr()
-    assert run(["info", str(place), "--json"]) == 0
-    shown: dict[str, Any] = json.loads(capsys.readouterr().out)
+    shown: dict[str, Any] = json.loads(printed("info", place, "--json"))
     return shown
 
 

@@ -60,6 +60,7 @@ def full_contents(n_topics: int, vocabulary: Sequence[str] | None = None, seed: 
             alpha=0.1,
             npmi=float(generator.uniform(-0.1, 0.4)),
             warnings=("mostly numbers",) if number == 1 else (),
+            name_words=tuple(words[word] for word in order[number][:3]),
         )
         for number in range(n_topics)
     )

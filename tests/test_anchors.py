@@ -356,12 +356,22 @@ def test_guided_topics_leave_out_words_that_cannot_serve(
 KEPT: dict[str, Any] = {"min_df": 1, "max_df": 1.0, "duplicates": "keep"}
 
 
-@pytest.mark.parametrize("known", [False, True])
-def test_fit_finds_a_wrong_word_before_the_scan(known: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("anchor", "line"),
+    [
+        (["fig"], ": the anchor word 'fig' occurs in 2 documents"),
+        (["nothing"], ": the anchor word 'nothing' is not in the"),
+        (
+            ["fig", "nothing"],
+            "corpus: none of .* can be used: the anchor word 'fig' .*; the anchor word 'nothing' ",
+        ),
+    ],
+)
+def test_fit_finds_a_wrong_word_before_the_scan(anchor: list[str], line: str, tmp_path: Path) -> None:
     texts = [f"apple pear plum {'fig' * (number < 2)}" for number in range(400)]
-    word, line = ("fig", "'fig' occurs in 2 documents") if known else ("nothing", "'nothing' is not in the")
     with pytest.raises(InputError, match=line) as error:
-        fit(texts, tmp_path / "model", 2, anchor_words=[[word], "pear"], **KEPT)
+        fit(texts, tmp_path / "model", 2, anchor_words=[anchor, "pear"], **KEPT)
+    assert ("none of" in str(error.value)) == (len(anchor) > 1)
     assert error.value.__cause__ is None
     assert not (tmp_path / "model").exists()
 

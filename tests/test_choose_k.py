@@ -163,6 +163,16 @@ def test_moments_are_compared_with_what_they_allow(corpus: Path, invoke: Command
         moved.rename(corpus)
 
 
+@pytest.mark.parametrize("name", ["choose-k.html", "choose-k.json"])
+def test_a_file_of_the_user_under_the_name_of_a_result_is_refused_before_any_work(
+    name: str, corpus: Path, invoke: Command, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text('{"suggested": 3}')
+    line = ("choose-k", corpus, "--topics", "3,6", "--out", tmp_path, "--overwrite", *SYNCHRONOUS)
+    refused(invoke(*line), 2, str(tmp_path / name))
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, '{"suggested": 3}')]
+
+
 def test_wrong_input_ends_in_one_line_before_any_work(corpus: Path, invoke: Command, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "out", *SYNCHRONOUS)
     refused(invoke("choose-k", corpus, "--topics", "5", *out), 2, "a single number of topics", "5,10,20,50")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import re
 import shutil
 import signal
@@ -22,6 +23,7 @@ import psutil
 import pytest
 from distributed import Client, LocalCluster
 from distributed.protocol import serialize
+from sklearn.base import clone
 from threadpoolctl import threadpool_info
 
 import streaming_jsmf as sj
@@ -485,6 +487,19 @@ def test_a_cluster_or_client_brings_its_certificates(given: str) -> None:
         Execution({"cluster": cluster, "client": client}[given]).executor() as executor,
     ):
         assert executor.arguments["scheduler"].submit(int).result(timeout=PATIENCE) == 0
+
+
+def test_an_estimator_takes_a_client_and_is_cloned_and_pickled_with_it() -> None:
+    counts = planted(200, 40, 3, length=30, seed=1).counts
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+        ) as local,
+        Client(local, set_as_default=False) as client,
+    ):
+        found = clone(sj.LRJSMF(3, scheduler=client).fit(counts)).fit(counts)
+        assert pickle.loads(pickle.dumps(found)).score(counts) == found.score(counts)
+    assert np.array_equal(found.components_, sj.LRJSMF(3).fit(counts).components_)
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from streaming_jsmf.ingestion.columns import ColumnSummary, as_type, choose_type
 from streaming_jsmf.ingestion.readers.base import limits
 from streaming_jsmf.ingestion.readers.values import from_python
 from streaming_jsmf.moments.changes import Changes
+from tests.cases import each_once
 
 DRAW = random.Random(0)
 TEXTS = [
@@ -71,7 +72,7 @@ STRINGS: dict[str, tuple[Sequence[str], Any, str]] = {
     "long": (["1234567890123456789", "1"], pa.string(), ""),
     "wide": (["1234567890123456.5", "1"], pa.string(), ""),
     "label": (["1e5", "2"], pa.string(), ""),
-    "nan": (["NA", "1.5", "#DIV/0!"], pa.float64(), "None"),
+    "nan": (["NA", "1.5"], pa.float64(), "None"),
     "infinite": (["inf", "1"], pa.string(), ""),
     "plus": (["+1", "2"], pa.string(), ""),
     "spaced": (["1 ", "2"], pa.int64(), "1"),
@@ -195,7 +196,7 @@ def test_strings_of_numbers_and_dates_become_typed(
         given = [values[i % len(values)] for i in range(240)]
         if first:
             assert str(table.column(name)[0]) == first, name
-            assert table.column(name).null_count == sum(map(given.count, ("", "NA", "#DIV/0!"))), name
+            assert table.column(name).null_count == given.count("") + given.count("NA"), name
             continue
         wanted = pa.array(given if expected == pa.string() else [value or None for value in given])
         assert table.column(name).to_pylist() == wanted.cast(expected).to_pylist(), name
@@ -307,8 +308,7 @@ def test_files_of_several_formats_share_types(tmp_path: Path) -> None:
     assert set(table.column("n").to_pylist()) == {"1", "x", None}
 
 
-@pytest.mark.parametrize("kind", ["csv", "json lines", "parquet"])
-@pytest.mark.parametrize("lacking", range(3))
+@pytest.mark.parametrize(("lacking", "kind"), each_once(range(3), ["csv", "json lines", "parquet"]))
 def test_metadata_that_a_file_lacks_are_null(lacking: int, kind: str, tmp_path: Path) -> None:
     """One of three files lacks the metadata of the others, and has others."""
     (tmp_path / "s").mkdir()
@@ -411,8 +411,8 @@ def test_types_do_not_depend_on_how_the_work_is_divided(
         rows[i]["late"] = i
     source = written("json lines", tmp_path / "s", rows)
     whole = ingested(source, tmp_path / "whole")
-    monkeypatch.setattr(limits, "BATCH_BYTES", 2000)
-    monkeypatch.setattr(limits, "UNIT_BYTES", 20_000)
+    monkeypatch.setattr(limits, "BATCH_BYTES", 8000)
+    monkeypatch.setattr(limits, "UNIT_BYTES", 40_000)
     parts = ingested(source, tmp_path / "parts", scheduler=scheduler, workers=2)
     assert parts.schema == whole.schema
     assert parts.equals(whole)

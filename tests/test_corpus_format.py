@@ -20,6 +20,7 @@ from streaming_jsmf.corpus.format import read_manifest, verify_corpus
 from streaming_jsmf.corpus.records import Documents
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.interface.describe import describe
 from tests.corpora import iter_documents
 
 SHIPPED = Path(__file__).parent.parent / "data_specs" / "uci_nips"
@@ -309,8 +310,9 @@ def test_damaged_page_is_noticed(tmp_path):
     group = pq.read_metadata(path).row_group(0).column(0)
     data[group.data_page_offset + group.total_compressed_size - 1] ^= 1
     path.write_bytes(data)
+    assert describe(tmp_path / "c")["documents"] == 5, "a footer that is whole is enough"
     with pytest.raises(StoreError, match=r"part-00000\.parquet has sha256"):
-        verify_corpus(open_corpus(tmp_path / "c"))
+        describe(tmp_path / "c", verify=True)
     with pytest.raises(StoreError, match=r"part-00000\.parquet cannot be read"):
         bags_of(corpus)
 

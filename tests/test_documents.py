@@ -101,10 +101,6 @@ def test_dates_are_grouped_by_periods(model: Path, plain: Path, tmp_path: Path) 
         assert shares_by(model, shares, kind).columns[0] == f"year of {kind}", "by default"
     with pytest.raises(InputError, match=r"has no column 'a\.no'.*read with metadata='a\.no'"):
         shares_by(model, shares, "a.no:month")
-    with pytest.raises(
-        InputError, match="'date:week' names no period; those of dates are year, quarter, month, day"
-    ):
-        shares_by(model, shares, "date:week")
     assert set(shares_by(model, shares, "created")["created"]) == {"24-02-2015"}, "not taken for dates"
     with pytest.raises(InputError, match="'created' holds '24-02-2015'; months are made of dates"):
         shares_by(model, shares, "created:month")
@@ -207,6 +203,14 @@ def test_groups_of_categories(model: Path, plain: Path, tmp_path: Path) -> None:
     assert frame["kind"].tolist()[:2] == ["a", "b"]
     assert frame["kind"].isna().tolist() == [False, False, True]
     assert frame["documents"].tolist() == [30] * 3
+
+
+def test_whole_numbers_beside_missing_ones_are_exact(model: Path, plain: Path, tmp_path: Path) -> None:
+    large = pa.array([2**53 + 1, None, 2**53] * 30)
+    shares = shares_with(plain, tmp_path, large=large)
+    assert shares_by(model, shares, "large", 0)["large"].tolist() == [2**53, 2**53 + 1, None]
+    listed = documents_of_topic(model, shares, 0, 90, columns=["large"])["large"]
+    assert {*listed} == {2**53, 2**53 + 1, None}
 
 
 @pytest.mark.parametrize(

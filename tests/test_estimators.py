@@ -217,6 +217,9 @@ def test_transform(engine: type, models: dict[type, Any], corpus: Path) -> None:
     with pytest.warns(ConvergenceWarning, match="transform_iterations"):
         loose = clone(found).set_params(transform_iterations=1).fit(corpus).transform(corpus)
     assert abs(loose - shares).max() > 0.05
+    for large in (np.full((2, N), 1e38), blocks(np.full((2, N), 1e38))):
+        with pytest.raises(InputError, match="the largest allowed is 2147483647"):
+            np.asarray(found.transform(large))
     for wrong in ("transform_iterations", "workers"):
         with pytest.raises(InputError, match=f"{wrong} is 0"):
             pickle.loads(pickle.dumps(found)).set_params(**{wrong: 0}).transform(COUNTS)
@@ -267,7 +270,10 @@ def test_words_come_from_the_steps_before_or_are_given() -> None:
     assert words(STOD(2, feature_names=names, **ONE).fit(counts)) == names
     assert words(LRJSMF(2, feature_names=vectorizer, **ONE).fit(counts)) == names
     assert words(LRJSMF(2, **ONE).fit(counts))[:2] == ["x0", "x1"]
-    for given, said in ((["a", "b", "c"], "has 3 words .* 6 columns"), ("cat", "feature_names is 'cat'")):
+    for given, said in (
+        (["a", "b", "c"], "has 3 words .* 6 columns"),
+        ("cat", "feature_names is of type str"),
+    ):
         with pytest.raises(InputError, match=said):
             LRJSMF(2, feature_names=given, **ONE).fit(counts)
 

@@ -427,13 +427,11 @@ def test_stored_counts_need_no_scan_and_no_corpus(
         np.testing.assert_array_equal(found.pairs, first.pairs)
 
 
-def test_info_lists_counted_corpora(
-    model_path: Path, corpus_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_info_lists_counted_corpora(model_path: Path, corpus_path: Path) -> None:
     before = sorted(open_model(model_path).variables)
     counted(model_path, corpus_path)
     assert sorted(open_model(model_path).variables) == before
-    [corpus] = described(model_path, capsys)["counted_corpora"]
+    [corpus] = described(model_path)["counted_corpora"]
     assert corpus["path"] == str(corpus_path)
     kept = {path.name for path in (model_path / "evaluation").iterdir()}
     assert kept == {"zarr.json", counts_path(model_path, corpus["fingerprint"]).name}

@@ -23,6 +23,7 @@ import pytest
 
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.spec import FileEntry, fetch_files
+from tests.corpora import file_bytes
 from tests.processes import PATIENCE, started, wait_for
 
 PAGE = "https://example.org/the-set"
@@ -104,7 +105,7 @@ def fetch(directory: Path, *files: RemoteFile, progress=False) -> dict[str, str]
 
 def refused(directory: Path, *parts: str, files: Sequence[RemoteFile], into: Path | None = None) -> None:
     """Require an error of one line with all parts in it, and no change to the files of the directory."""
-    before = contents(directory)
+    before = file_bytes(directory)
     with pytest.raises(InputError) as caught:
         fetch(into or directory, *files)
     message = str(caught.value)
@@ -112,11 +113,7 @@ def refused(directory: Path, *parts: str, files: Sequence[RemoteFile], into: Pat
     assert len(message) < 700
     for part in parts:
         assert part in message
-    assert contents(directory) == before
-
-
-def contents(directory: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
+    assert file_bytes(directory) == before
 
 
 def has_bytes(directory: Path) -> bool:
@@ -132,7 +129,7 @@ def test_a_file_is_downloaded_once_and_has_the_usual_rights(site, tmp_path):
     file = RemoteFile("a.bin", f"{site.url}/data/a.bin", sha256(BODY))
     for _ in range(2):
         assert fetch(folder, file) == {"a.bin": sha256(BODY)}
-        assert contents(folder) == {"a.bin": BODY}
+        assert file_bytes(folder) == {"a.bin": BODY}
     assert site.asked == ["/data/a.bin"]
     (tmp_path / "usual").touch()
     assert (folder / "a.bin").stat().st_mode == (tmp_path / "usual").stat().st_mode
@@ -148,7 +145,7 @@ def test_an_unknown_hash_is_found_and_the_order_of_the_files_kept(site, tmp_path
         ("b", sha256(b"by hand")),
         ("deep/er/a", sha256(b"first")),
     ]
-    assert contents(tmp_path) == {"b": b"by hand", "c": b"", "deep/er/a": b"first"}
+    assert file_bytes(tmp_path) == {"b": b"by hand", "c": b"", "deep/er/a": b"first"}
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -170,7 +167,7 @@ def test_a_missing_file_is_named_with_its_place_and_those_before_it_stay(site, t
     assert all(
         part in str(caught.value) for part in ("404", f" {site.url}/b ", PAGE, str(tmp_path / "x" / "b"))
     )
-    assert contents(tmp_path) == {"a": BODY}
+    assert file_bytes(tmp_path) == {"a": BODY}
     site.answers["/b"] = Answer(b"late")
     fetch(tmp_path, *files)
     assert site.asked == ["/a", "/a", "/b", "/b"]
@@ -251,9 +248,9 @@ def test_a_killed_download_leaves_nothing_under_the_name(site, tmp_path, how):
         wait_for(child, lambda: has_bytes(tmp_path))
         child.send_signal(how)
         child.wait(PATIENCE)
-    assert "a" not in contents(tmp_path)
+    assert "a" not in file_bytes(tmp_path)
     if how == signal.SIGINT:
-        assert contents(tmp_path) == {}
+        assert file_bytes(tmp_path) == {}
     site.answers["/a"] = Answer()
     assert fetch(tmp_path, RemoteFile("a", f"{site.url}/a")) == {"a": sha256(BODY)}
 

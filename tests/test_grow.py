@@ -101,6 +101,17 @@ def test_a_task_elsewhere_reads_the_basis_of_the_store(folder: Path) -> None:
         np.testing.assert_array_equal(sent.read_basis(), expected)
 
 
+@pytest.mark.parametrize("change", [{"add": "b"}, {"merge": "of-b"}])
+def test_a_change_that_needs_more_memory_is_refused_before_it_begins(
+    change: dict[str, str], folder: Path, tmp_path: Path
+) -> None:
+    store, small = shutil.copytree(folder / "of-a", tmp_path / "m"), Execution("synchronous", memory=1 << 20)
+    paths = {name: [folder / source] for name, source in change.items()}
+    with pytest.raises(InputError, match=r"MiB and memory allows 1\.00 MiB"):
+        changed(folder / "a", store, execution=small, **paths)
+    require_untouched(store, digests(folder / "of-a"))
+
+
 def test_two_corpora_at_once_are_two_one_after_the_other(folder: Path, tmp_path: Path) -> None:
     once, twice = (shutil.copytree(folder / "of-a", tmp_path / name) for name in ("once", "twice"))
     pieces = [write_corpus(tmp_path / f"{i}", COUNTS[i : i + 200], shards=1) for i in (500, 700)]

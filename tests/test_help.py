@@ -24,7 +24,7 @@ from streaming_jsmf.interface import fit as fitting
 from streaming_jsmf.jobs.events import Bars, StageStarted
 from streaming_jsmf.topics import requirements
 from streaming_jsmf.topics.requirements import Requirements
-from tests.corpora import planted, write_corpus
+from tests.corpora import file_bytes, planted, write_corpus
 from tests.outcomes import Command, invoked, printed, refused
 from tests.processes import ended, wait_until
 
@@ -208,10 +208,6 @@ def arguments(verb: str, places: dict[str, Any]) -> list[str]:
     return VERBS[verb].format(**places).split()
 
 
-def contents(folder: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def test_every_verb_is_here() -> None:
     assert {command.name for command in COMMANDS} == VERBS.keys()
     assert printed() == printed("--help")
@@ -358,10 +354,10 @@ def test_a_refused_overwrite_changes_nothing(
         printed("choose-k", places["corpus"], "--topics", "2,5", "--out", places["chosen"], "--replicas", 0)
     if "{ingested}" in line:
         printed(*VERBS["ingest"].format(texts=places["texts"], out=places["ingested"]).split())
-    before = contents(tmp_path)
+    before = file_bytes(tmp_path)
     extra = SIMULATED.split() if line.startswith("simulate") else []
     refused(invoked(*line.format(**places).split(), *extra).without_progress(), 2, said)
-    assert contents(tmp_path) == before
+    assert file_bytes(tmp_path) == before
 
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "view"])

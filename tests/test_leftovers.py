@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import psutil
@@ -29,7 +28,7 @@ from streaming_jsmf.storage.replace import put_in_place, store_written
 from streaming_jsmf.topics.store import read_model
 from tests.campaigns.kills import states
 from tests.corpora import planted, write_corpus
-from tests.outcomes import invoked, refused
+from tests.outcomes import described, invoked, refused
 from tests.processes import PATIENCE, command, ended, started, wait_for, wait_until
 from tests.results import INFER, SCAN, WHOLE, wanted_of, write_result, write_stores
 
@@ -260,11 +259,6 @@ def test_a_finished_change_of_a_store_does_nothing_when_repeated(folder: Path) -
 # -- what info says -----------------------------------------------------------------------------------------------
 
 
-def info(path: Path) -> dict[str, Any]:
-    described: dict[str, Any] = json.loads(invoked("info", path, "--json").out)
-    return described
-
-
 def test_info_names_leftovers_and_writes_nothing(folder: Path) -> None:
     model, store = folder / "model", folder / "m"
     counts = model / "evaluation" / ("f" * 32)
@@ -277,8 +271,8 @@ def test_info_names_leftovers_and_writes_nothing(folder: Path) -> None:
         leave_lock(place)
     before = states(folder)
     left = (lock_path(model), folder / ".model.old", lock_path(counts), new)
-    assert sorted(info(model)["leftovers"]) == sorted(map(str, left))
-    named = info(store)["leftovers"]
+    assert sorted(described(model)["leftovers"]) == sorted(map(str, left))
+    named = described(store)["leftovers"]
     assert sorted(named) == sorted(map(str, leftovers(read_store(store))))
     assert len(named) == 2
     assert states(folder) == before
@@ -289,11 +283,11 @@ def test_info_names_leftovers_and_writes_nothing(folder: Path) -> None:
 def test_info_names_unfinished_work_and_what_is_between_two_renames(folder: Path) -> None:
     work, old = work_place(folder / "model"), folder / ".model.old"
     work.mkdir()
-    assert info(folder / "model")["unfinished"] == [str(work)]
+    assert described(folder / "model")["unfinished"] == [str(work)]
     work.rmdir()
     (folder / "model").rename(old)
     expected = {"kind": "nothing yet", "complete": False, "leftovers": [str(old)]}
-    assert info(folder / "model") == expected
+    assert described(folder / "model") == expected
     assert names(folder) == {"a", "m", ".model.old", "texts.jsonl"}
 
 

@@ -248,15 +248,13 @@ def reference(corpus: Path) -> Path:
     return path
 
 
-def test_the_reference_is_worth_comparing_with(
-    reference: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shown = described(reference, capsys)
+def test_the_reference_is_worth_comparing_with(reference: Path, corpus: Path, tmp_path: Path) -> None:
+    shown = described(reference)
     assert shown["complete"]
     assert shown["partitions"] > 7, "more partitions than the widest window of unfolded ones"
     other = ["scan", str(corpus), str(tmp_path / "m"), *SETTINGS, "--seed", "1", "--scheduler", "synchronous"]
     assert run(other) == 0
-    digests = described(tmp_path / "m", capsys)["digests"]
+    digests = described(tmp_path / "m")["digests"]
     same = {name for name, digest in digests.items() if digest == shown["digests"][name]}
     sums = {"word", "row_sum", "diagonal", "term_count", "document_frequency", "word_mean"}
     # All documents are held, so there are no directions.
@@ -275,10 +273,9 @@ def test_the_scheduler_changes_no_bit(
     corpus: Path,
     reference: Path,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     scan_in_a_process(corpus, tmp_path / "m", "--scheduler", scheduler, "--workers", str(workers))
-    assert described(tmp_path / "m", capsys)["digests"] == described(reference, capsys)["digests"]
+    assert described(tmp_path / "m")["digests"] == described(reference)["digests"]
 
 
 def blas_threads() -> set[int]:
@@ -334,10 +331,8 @@ def test_the_limit_of_blas_belongs_to_the_user_again_afterwards() -> None:
 
 
 @pytest.mark.slow
-def test_the_environment_of_blas_changes_no_bit(
-    corpus: Path, reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_environment_of_blas_changes_no_bit(corpus: Path, reference: Path, tmp_path: Path) -> None:
     # The scheduler is left out: one worker for each core, on threads.
     variables = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     scan_in_a_process(corpus, tmp_path / "m", **dict.fromkeys(variables, "3"))
-    assert described(tmp_path / "m", capsys)["digests"] == described(reference, capsys)["digests"]
+    assert described(tmp_path / "m")["digests"] == described(reference)["digests"]

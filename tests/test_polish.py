@@ -100,16 +100,22 @@ def assert_close(found: StepSums, expected: StepSums) -> None:
         np.testing.assert_allclose(getattr(found, name), values, **CLOSE, err_msg=name)
 
 
-@pytest.mark.parametrize("rounds", [2, 5])
-@pytest.mark.parametrize("n_topics", [1, 3, LANE, LANE + 1])
-@pytest.mark.parametrize("scale", [1, 0.3])
-def test_a_step_is_that_of_the_oracle(n_topics: int, rounds: int, scale: float) -> None:
+def step_case(n_topics: int, scale: float) -> tuple[Floats, Floats, Floats]:
+    """Topics, one word of which is in none, the prior, and documents, one of which is empty."""
     random = np.random.default_rng(n_topics)
     topics = random.dirichlet(np.full(N_WORDS, 0.3), n_topics).T
     topics[3] = 0
     prior = random.gamma(1.0, 0.3, n_topics) + 0.01
     dense = random.poisson(0.4, (30, N_WORDS)) * scale
     dense[7] = 0
+    return topics, prior, dense
+
+
+@pytest.mark.parametrize("rounds", [2, 5])
+@pytest.mark.parametrize("n_topics", [1, 3, LANE, LANE + 1])
+@pytest.mark.parametrize("scale", [1, 0.3])
+def test_a_step_is_that_of_the_oracle(n_topics: int, rounds: int, scale: float) -> None:
+    topics, prior, dense = step_case(n_topics, scale)
     expected = cvb0(dense, topics, prior, rounds)
     found = step_sums(csr_array(dense), topics, prior, rounds=rounds, with_pairs=True)
     np.testing.assert_allclose(found.tokens, expected.tokens, **CLOSE)
@@ -129,12 +135,7 @@ def keys_of(n_documents: int) -> NDArray[np.uint64]:
 @pytest.mark.parametrize("n_topics", [1, 3, LANE, 3 * LANE + 1])
 @pytest.mark.parametrize("scale", [1, 0.3])
 def test_a_step_that_draws_topics_is_that_of_the_oracle(n_topics: int, rounds: int, scale: float) -> None:
-    random = np.random.default_rng(n_topics)
-    topics = random.dirichlet(np.full(N_WORDS, 0.3), n_topics).T
-    topics[3] = 0
-    prior = random.gamma(1.0, 0.3, n_topics) + 0.01
-    dense = random.poisson(0.4, (30, N_WORDS)) * scale
-    dense[7] = 0
+    topics, prior, dense = step_case(n_topics, scale)
     keys = keys_of(30)
     expected = gibbs(dense, topics, prior, rounds, keys.tolist(), LANE)
     found = step_sums(csr_array(dense), topics, prior, rounds=rounds, keys=keys)

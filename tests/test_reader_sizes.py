@@ -161,8 +161,8 @@ def test_inconsistent_sizes_are_refused(
         (COUNTS[0], words(N), "the matrix has 1 dimension"),
         ([[1, 2], [3]], words(2), "the matrix cannot be read as counts"),
         (COUNTS[None], words(N), "the matrix cannot be read as counts"),
-        (COUNTS, None, "words is None"),
-        (COUNTS, "abcdef", "words is 'abcdef'"),
+        (COUNTS, None, "words is of type NoneType"),
+        (COUNTS, "abcdef", "words is of type str"),
     ],
 )
 def test_invalid_matrices_and_word_lists(tmp_path: Path, counts: Any, listed: Any, reason: str) -> None:

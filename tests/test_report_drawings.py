@@ -106,6 +106,8 @@ def test_the_tree_merges_what_is_nearest_by_the_farthest_pair() -> None:
         assert tuple(pair) == best
         assert height == pytest.approx(farthest(best))
         members[8 + step] = members.pop(pair[0]) + members.pop(pair[1])
+        group = sorted(members[8 + step])
+        assert [(group, height) in found.merged(steps) for steps in (step, step + 1)] == [False, True]
     # Topics of one branch stand together.
     order = found.order.tolist()
     assert sorted(order) == list(range(8))

@@ -20,9 +20,10 @@ from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.results import UNIDENTIFIED, Found, identity_of_files
 from tests.campaigns.kills import states
-from tests.corpora import planted, words
+from tests.corpora import file_bytes, planted, words
 from tests.outcomes import Command, Outcome, refused
 from tests.results import INFER, SCAN, wanted_result, write_stores
+from tests.test_own_texts import words_of
 
 ALONE = ("--scheduler", "synchronous", "--quiet")
 FIT = (*INFER, "--partition-nonzeros", "900", "--steps", "8", *ALONE)
@@ -118,29 +119,24 @@ def test_the_same_command_twice_changes_nothing(name: str, folder: Path, invoke:
     first = invoke(*command)
     assert first.code == 0, first.err
     before = {path.name for path in folder.iterdir()}
-    kept = contents(folder)
+    kept = file_bytes(folder)
     for more in ((), ("--overwrite",) if name != "scan" else ()):
         again = invoke(*command, *more)
         assert (again.code, again.out) == (0, first.out), again.err
-        assert contents(folder) == kept
+        assert file_bytes(folder) == kept
     assert {path.name for path in folder.iterdir()} == before
     last = refusal(invoke(*command, *other))
     refused(last, 2, "exists already", "overwrite")
-    assert contents(folder) == kept
+    assert file_bytes(folder) == kept
     replaced = invoke(*command, *other, "--overwrite")
     assert replaced.code == 0, replaced.err
-    assert contents(folder) != kept
+    assert file_bytes(folder) != kept
     assert {path.name for path in folder.iterdir()} == before
 
 
 def refusal(outcome: Outcome) -> Outcome:
     """The last line, since ``documents`` first says which topic it answers for."""
     return replace(outcome, err=outcome.err.splitlines()[-1])
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """What files hold, without the time of a commit in the metadata of models."""
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("name", ["ingest", "infer", "transform directory", "transform zarr", "fit"])
@@ -158,7 +154,7 @@ def test_a_damaged_result_is_made_again(name: str, folder: Path, invoke: Command
 
 
 def arrays(folder: Path) -> dict[str, bytes]:
-    return {name: data for name, data in contents(folder).items() if not name.endswith(".json")}
+    return {name: data for name, data in file_bytes(folder).items() if not name.endswith(".json")}
 
 
 def test_a_model_made_again_keeps_its_edits(folder: Path) -> None:
@@ -183,16 +179,31 @@ def test_a_corpus_of_the_same_matrix_is_left_as_it_is(tmp_path: Path) -> None:
     sj.corpus_from_matrix(counts, words(9), tmp_path / "c")
     before = states(tmp_path)
     assert sj.corpus_from_matrix(counts, words(9), tmp_path / "c").n_documents == 30
-    assert contents(tmp_path).keys() == {str(path) for path, _ in before if path.is_file()}
+    assert file_bytes(tmp_path).keys() == {
+        str(path.relative_to(tmp_path)) for path, _ in before if path.is_file()
+    }
     with pytest.raises(InputError, match="c: exists already"):
         sj.corpus_from_matrix(counts[1:], words(9), tmp_path / "c")
 
 
+@pytest.mark.parametrize("min_tokens", [1, 2])
+def test_a_corpus_with_a_shard_of_the_user_is_neither_used_nor_replaced(
+    min_tokens: int, tmp_path: Path
+) -> None:
+    def ingest(min_tokens: int) -> Any:
+        texts = [f"some words of text {i}" for i in range(9)]
+        return sj.ingest(texts, tmp_path / "c", preset="papers", min_tokens=min_tokens, overwrite=True)
+
+    ingest(1)
+    shards = tmp_path / "c" / "documents"
+    shutil.copy(next(shards.iterdir()), shards / "mine.parquet")
+    before = states(tmp_path)
+    with pytest.raises(InputError, match=r"mine\.parquet is not in manifest\.json; move it away"):
+        ingest(min_tokens)
+    assert states(tmp_path) == before
+
+
 # -- what a request depends on ----------------------------------------------------------------------------------------
-
-
-def words_of(corpus: Path) -> set[str]:
-    return {*sj.open_corpus(corpus).vocabulary().words}
 
 
 def test_new_stop_words_are_noticed(folder: Path, invoke: Command) -> None:
@@ -265,12 +276,12 @@ def test_shares_of_files_that_cannot_be_identified_are_not_stale(
     for _ in range(2):
         assert invoke(*transform).code == 0
     assert not (folder / "out.corpus").exists()
-    kept = contents(folder / "out")
+    kept = file_bytes(folder / "out")
     memory.pipe_file(url, (folder / "texts.jsonl").read_bytes().replace(b"worda", b"wordb"))
     refused(refusal(invoke(*transform)), 2, "out: exists already")
-    assert contents(folder / "out") == kept
+    assert file_bytes(folder / "out") == kept
     assert invoke(*transform, "--overwrite").code == 0
-    assert contents(folder / "out") != kept
+    assert file_bytes(folder / "out") != kept
 
 
 def test_unfinished_work_on_unidentified_files_is_not_resumed(tmp_path: Path) -> None:
@@ -288,9 +299,9 @@ def test_data_in_memory_are_identified_by_their_contents(folder: Path) -> None:
         return sj.ingest(texts, folder / "out", preset="papers", min_tokens=1, **options)
 
     first = ingest(texts)
-    before = contents(folder / "out")
+    before = file_bytes(folder / "out")
     assert ingest(iter(texts)).fingerprint == first.fingerprint
-    assert contents(folder / "out") == before
+    assert file_bytes(folder / "out") == before
     with pytest.raises(SettingsMismatchError, match="files"):
         ingest(texts[1:])
     assert ingest(texts[1:], overwrite=True).n_documents == 59

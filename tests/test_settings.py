@@ -32,7 +32,6 @@ from streaming_jsmf.config import (
     RatingsOptions,
     ReportRequest,
     ScanSettings,
-    Settings,
     ShareSettings,
     SimulationSettings,
     StodSettings,
@@ -46,7 +45,7 @@ from streaming_jsmf.config import (
     request_of,
     settings_of,
 )
-from streaming_jsmf.config.fields import Field
+from streaming_jsmf.config.fields import Field, Settings
 from streaming_jsmf.errors import InputError, options_named
 from streaming_jsmf.jobs.execution import Execution
 

@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streaming_jsmf as sj
-from streaming_jsmf.config import IngestRequest, TextFilesOptions, check_options
+from streaming_jsmf.config import IngestRequest, check_options
+from streaming_jsmf.config.reading import TextFilesOptions
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.readers import json_records

@@ -22,6 +22,7 @@ from scipy.cluster.hierarchy import fcluster
 from scipy.stats import entropy
 
 import streaming_jsmf as sj
+from streaming_jsmf.reporting.topics import read_topics
 from streaming_jsmf.topics.edits import TopicEdits, edit_topics, read_edits
 from streaming_jsmf.topics.store import read_model
 from tests.corpora import planted, words
@@ -256,9 +257,43 @@ def test_documents_of_anything(tmp_path: Path, invoke: Command) -> None:
     ]
     with pytest.raises(sj.InputError, match="has shares of topics 1, 2, and the model shows 0, 1, 2"):
         model.unmerge(2).documents(shares, topic=2)
+    with pytest.raises(sj.InputError, match="another model, or its topics were merged otherwise"):
+        model.merge([1, 0]).documents(shares, topic=2)
+    shown = model.unmerge().hide(1).transform(table)
+    with pytest.raises(sj.InputError, match="topic 1 is hidden, and the table lacks it"):
+        model.documents(shown, topic=1)
     shutil.rmtree(tmp_path / "model.corpus")
     with pytest.raises(sj.InputError, match="the corpus of this model is unknown"):
         sj.TopicModel(model.path).documents(topic=2)
+
+
+def test_a_table_of_shares_belongs_to_its_model(model: sj.TopicModel, made: Path, tmp_path: Path) -> None:
+    other = sj.fit(made / "corpus", tmp_path / "other", K)
+    table = model.transform(made / "corpus")
+    assert len(model.documents(table.tail(20), topic=2, number=3)) == 3
+    with pytest.raises(sj.InputError, match="the table is of another model"):
+        other.documents(table, topic=2)
+
+
+def test_a_short_list_of_words_does_not_change_a_name(model: sj.TopicModel) -> None:
+    names = dict(model.merge([0, 1]).topics()[["topic", "label"]].to_numpy())
+    assert {topic.number: topic.name for topic in read_topics(model, 1)} == names
+
+
+def test_models_outlive_a_change_of_the_directory(
+    model: sj.TopicModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    opened, dataset = sj.TopicModel("model"), sj.open_model("model")
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir("below")
+    assert opened.label(0, "kept").edits == model.edits
+    assert dataset["word_topic"].sum() == pytest.approx(K)
+    assert sj.TopicModel(dataset).edits.labels == {0: "kept"}
+    monkeypatch.chdir(made)
+    moments = sj.open_moments("model.moments")
+    monkeypatch.chdir(tmp_path)
+    assert sj.infer(moments, "found", 2).arrays["word_topic"].shape == (N, 2)
 
 
 def model_corpus(made: Path) -> Any:
@@ -447,6 +482,8 @@ def test_topics_are_reduced_to_a_number(model: sj.TopicModel, invoke: Command) -
     assert f"distance {tree[2, 2]:.2f}" in said.err
     edits = model.edits
     assert model.reduce(2).reduce(3).edits == edits, "no more than two are left"
+    with pytest.raises(sj.InputError, match=r"reduce is 1.5; give a whole number"):
+        model.reduce(1.5)  # type: ignore[arg-type]
     assert invoke("topics", model.path, "--unmerge", edits.merged[0][0], "--reduce", 2).code == 0
     assert len(model.topics()) == 2
     for option, value in (("--reduce", 0), ("--merge-similar", 1.5)):

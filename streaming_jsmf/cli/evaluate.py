@@ -84,11 +84,9 @@ def _several(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _best(numbers: Sequence[float | None], better: str) -> int | None:
     """The index of the best number; None if neither direction is better, or there are fewer than two numbers."""
-    known = [(number, -index) for index, number in enumerate(numbers) if number is not None]
-    if better not in ("higher", "lower") or len(known) < 2:
-        return None
-    sign = 1 if better == "higher" else -1
-    return -max((sign * number, index) for number, index in known)[1]
+    known = [number for number in numbers if number is not None]
+    best = {"higher": max, "lower": min}.get(better)
+    return numbers.index(best(known)) if best and len(known) > 1 else None
 
 
 def _topics(result: Mapping[str, Any]) -> Iterator[str]:

@@ -4,7 +4,6 @@ What changes the result of a scan, an inference or a polish enters the fingerpri
 (``ExecutionOptions``) does not change the result.
 """
 
-from streaming_jsmf.config.fields import Settings as Settings
 from streaming_jsmf.config.fields import declared as declared
 from streaming_jsmf.config.fields import fields_given as fields_given
 from streaming_jsmf.config.fields import for_texts as for_texts
@@ -46,7 +45,6 @@ from streaming_jsmf.config.reading import EXCERPT as EXCERPT
 from streaming_jsmf.config.reading import EXCERPT_CHARACTERS as EXCERPT_CHARACTERS
 from streaming_jsmf.config.reading import Delimited as Delimited
 from streaming_jsmf.config.reading import ReadOptions as ReadOptions
-from streaming_jsmf.config.reading import TextFilesOptions as TextFilesOptions
 from streaming_jsmf.config.reading import TextOptions as TextOptions
 from streaming_jsmf.config.reading import TokenOptions as TokenOptions
 from streaming_jsmf.config.requests import DEFAULT_NUMBER as DEFAULT_NUMBER

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array
 from upath import UPath
 
 from streaming_jsmf.corpus.format import (
@@ -243,10 +243,8 @@ def column_words(given: Any, n_columns: int, name: str) -> list[str]:
     """
     listed = given.get_feature_names_out() if hasattr(given, "get_feature_names_out") else given
     if isinstance(listed, str | Mapping | Set) or not isinstance(listed, Iterable):
-        kind = type(listed).__name__
-        raise InputError(
-            f"{name} is of type {kind}; give a list of words in the order of the columns, or the vectorizer that has them"
-        )
+        advice = "give a list of words in the order of the columns, or the vectorizer that has them"
+        raise InputError(f"{name} is of type {type(listed).__name__}; {advice}")
     words = [str(word) for word in listed]
     if len(words) != n_columns:
         raise InputError(
@@ -282,8 +280,6 @@ def write_corpus(
 
 
 def _documents(block: csr_array[Any], first: int) -> Documents:
-    if block.data.max(initial=0) > LARGEST_COUNT:
-        raise InputError(f"X has the count {block.data.max()}; the largest allowed is {LARGEST_COUNT}")
     block.data[block.data < SMALLEST_COUNT] = 0
     block.eliminate_zeros()
     ids = pa.array(np.arange(first, first + block.shape[0], dtype=np.int64))
@@ -292,15 +288,17 @@ def _documents(block: csr_array[Any], first: int) -> Documents:
 
 
 def wide(X: Any) -> Any:
-    """Return a sparse matrix of integers with 64 bits, which sums of repeated entries do not exceed; others as given."""
-    if issparse(X) and X.dtype.kind in "bui":
+    """Return a sparse matrix of integers with 64 bits, for sums of repeated entries; others as given."""
+    if hasattr(X, "tocsr") and X.dtype.kind in "bui":
         return X.astype(np.uint64 if X.dtype.kind == "u" else np.int64, copy=False)
     return X
 
 
 def tidy_rows(rows: Any) -> csr_array[Any]:
-    """Copy rows to CSR with sorted, distinct words and without zeros."""
-    block = wide(csr_array(wide(rows), copy=True))
+    """Copy rows to CSR with sorted, distinct words and without zeros; ``InputError`` if a count is too large."""
+    block: csr_array[Any] = wide(csr_array(wide(rows), copy=True))
     block.sum_duplicates()
     block.eliminate_zeros()
+    if block.data.max(initial=0) > LARGEST_COUNT:
+        raise InputError(f"X has the count {block.data.max()}; the largest allowed is {LARGEST_COUNT}")
     return block

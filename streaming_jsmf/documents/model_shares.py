@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 #: Topic shares: what ``transform`` wrote, or the table that ``TopicModel.transform`` returns.
 AnyShares: TypeAlias = "str | Path | SharesFile | pd.DataFrame"
 
+#: Attribute of a table of shares with its ``topics_mark``.
+OF_TOPICS = "streaming_jsmf_topics"
 #: Nonzeros whose probabilities are computed together.
 NONZEROS = 100_000
 
@@ -70,7 +72,11 @@ class ModelShares:
         return cls(file, topics, shown)
 
     def only(self, topic: int) -> ModelShares:
-        """The same shares with this topic as the only one shown; ``InputError`` if there is no such topic."""
+        """The same shares with this topic as the only one shown; ``InputError`` if they have no such topic."""
+        if topic in self.shown.edits.hidden and not self.file.about.corpus:
+            raise InputError(
+                f"topic {topic} is hidden, and the table lacks it; unhide it and call transform again"
+            )
         return replace(self, shown=replace(self.shown, edits=self.shown.edits.only(topic)))
 
     @cached_property
@@ -123,6 +129,11 @@ def is_table(given: Any) -> bool:
     )
 
 
+def topics_mark(model: str, shown: EditedTopics) -> str:
+    """What identifies the topics of a table: the fingerprint of the stored ones, and how they are merged."""
+    return f"{model} {shown.groups}"
+
+
 def _of_table(table: pd.DataFrame, shown: EditedTopics, model: str) -> SharesFile:
     """The shares in a table by the stored topics: those of a merged topic are in its first one."""
     numbers, ids = [int(name) for name in table.columns], from_python([*table.index])
@@ -130,6 +141,10 @@ def _of_table(table: pd.DataFrame, shown: EditedTopics, model: str) -> SharesFil
         raise InputError(
             f"the table has shares of topics {_listed(numbers)}, and the model shows {_listed(shown.numbers)}; call "
             "transform of this model again"
+        )
+    if table.attrs.get(OF_TOPICS, mark := topics_mark(model, shown)) != mark:
+        raise InputError(
+            "the table is of another model, or its topics were merged otherwise; call transform of this model again"
         )
     theta = np.zeros((len(table), shown.edits.n_topics))
     theta[:, numbers] = table.to_numpy(np.float64)

@@ -14,8 +14,14 @@ from scipy.sparse import csr_array
 from streaming_jsmf.config import DEFAULT_NUMBER, EXCERPT, DocumentQuery, takes
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.documents.groups import SHARE, by_group
-from streaming_jsmf.documents.model_shares import AnyShares, ModelShares, token_probabilities
-from streaming_jsmf.documents.shares import DOCUMENT_ID, KNOWN_TOKENS, SharesFile, with_result
+from streaming_jsmf.documents.model_shares import (
+    OF_TOPICS,
+    AnyShares,
+    ModelShares,
+    token_probabilities,
+    topics_mark,
+)
+from streaming_jsmf.documents.shares import DOCUMENT_ID, KNOWN_TOKENS, SharesFile, frame, with_result
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.inference.perplexity import SMOOTHING
 from streaming_jsmf.linalg.panels import ratio
@@ -48,7 +54,7 @@ def documents_of_topic(
     topic is the sum over its parts. One pass over the shares. Raises ``InputError`` if they are of another model or
     there is no such topic or column, ``StoreError`` if the model or shares are damaged.
     """
-    return query(model, shares, topic=topic, number=number, columns=columns).to_pandas()
+    return frame(query(model, shares, topic=topic, number=number, columns=columns))
 
 
 def shares_by(
@@ -61,7 +67,7 @@ def shares_by(
     added, and hidden topics are omitted. One pass. Raises ``InputError`` if the shares are of another model
     or there is no such column or topic, ``StoreError`` if the model or shares are damaged.
     """
-    return query(model, shares, topic=topic, by=column, grouped=True).to_pandas()
+    return frame(query(model, shares, topic=topic, by=column, grouped=True))
 
 
 def similar_documents(
@@ -72,7 +78,7 @@ def similar_documents(
     Up to two passes. Raises ``InputError`` if the shares are of another model or there is no such document,
     ``StoreError`` if the model or shares are damaged.
     """
-    return query(model, shares, similar=str(document), number=number).to_pandas()
+    return frame(query(model, shares, similar=str(document), number=number))
 
 
 def least_explained_documents(
@@ -99,7 +105,7 @@ def least_explained_documents(
     --------
     >>> least_explained_documents("model", "shares.parquet", "corpus", number=20)  # doctest: +SKIP
     """
-    return query(model, shares, outliers=corpus, number=number).to_pandas()
+    return frame(query(model, shares, outliers=corpus, number=number))
 
 
 @takes(DocumentQuery)
@@ -161,7 +167,9 @@ def shares_table(model: AnyModel, shares: AnyShares) -> pd.DataFrame:
     for theta, table in found.of_shown.dense([DOCUMENT_ID]):
         index = pd.Index(table.column(DOCUMENT_ID).to_pandas(), name=DOCUMENT_ID)
         parts.append(pd.DataFrame(theta, index, columns))
-    return pd.concat(parts)
+    table = pd.concat(parts)
+    table.attrs[OF_TOPICS] = topics_mark(found.topics.topics_fingerprint, found.shown)
+    return table
 
 
 class Least:

@@ -12,10 +12,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
@@ -25,6 +26,9 @@ from streaming_jsmf.display import escaped_cell
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.fingerprint import sealed, unsealed
 from streaming_jsmf.storage.paths import StorePath, is_file, open_file
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 logger = logging.getLogger(__name__)
 
@@ -212,6 +216,13 @@ def with_result(table: Any, name: str, values: Any) -> Any:
     if name in names:
         table = table.rename_columns([free_name(name, names) if other == name else other for other in names])
     return table.append_column(name, values)
+
+
+def frame(table: Any) -> pd.DataFrame:
+    """A table as one of pandas, with Python numbers where whole ones beside null are too large for a float64."""
+    nullable = (one for one in table.columns if pa.types.is_integer(one.type) and one.null_count)
+    exact = all(abs(bound or 0) <= 2**53 for one in nullable for bound in pc.min_max(one).as_py().values())
+    return table.to_pandas(integer_object_nulls=not exact)
 
 
 def is_csv(path: StorePath) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import weakref
 from contextlib import ExitStack
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, fields
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Self
@@ -30,18 +32,19 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.estimators.inputs import (
     DocumentInput,
     EstimatorError,
-    Shares,
     as_value_errors,
     begin_rows,
     is_dask_array,
     map_documents,
     n_columns,
     seed_of,
+    shares_of,
     temporary_directory,
 )
 from streaming_jsmf.inference.cvb0 import MAX_ITERATIONS, TOLERANCE
 from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.interface.fit import DEFAULT_TOPICS
+from streaming_jsmf.jobs.cluster import address_of
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.reporting.topics import frame_of
@@ -237,12 +240,13 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         check_is_fitted(self, "components_")
         with as_value_errors():
             self._values()
-            shares = Shares(
-                np.ascontiguousarray(self.components_.T),
-                self.alpha_,
-                self.transform_tolerance,
-                self.transform_iterations,
-                1 if is_dask_array(X) else self._threads(),  # Dask computes several blocks at a time
+            shares = partial(
+                shares_of,
+                word_topic=np.ascontiguousarray(self.components_.T),
+                prior=self.alpha_,
+                tolerance=self.transform_tolerance,
+                max_iterations=self.transform_iterations,
+                threads=1 if is_dask_array(X) else self._threads(),  # Dask computes several blocks at a time
             )
             if is_dask_array(X):
                 self._require_features(n_columns(X))
@@ -350,7 +354,12 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
 
     def __getstate__(self) -> dict[str, Any]:
         temporary = {"_place", "_rows"} if self.store is None else {"_place"}
-        return {name: value for name, value in super().__getstate__().items() if name not in temporary}
+        state = super().__getstate__() | {"scheduler": address_of(self.scheduler)}
+        return {name: value for name, value in state.items() if name not in temporary}
+
+    def __sklearn_clone__(self) -> Self:
+        # Of a copy, which has the address of a client in place of it.
+        return super(TopicEstimator, copy(self)).__sklearn_clone__()  # type: ignore[no-any-return]
 
     _n_features_out = property(lambda self: len(self.components_))
 
@@ -368,7 +377,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
 
     def _values(self) -> dict[str, Any]:
         """Return the parameters as plain Python values; ``InputError`` if one is out of range."""
-        given = {name: getattr(self, name) for name in self._fields()} | {"memory": parse_memory(self.memory)}
+        given = {name: getattr(self, name) for name in self._fields()}
+        given |= {"memory": parse_memory(self.memory), "scheduler": address_of(self.scheduler)}
         return {name: field.checked(given[name]) for name, field in self._fields().items()}
 
     def _settings(self) -> tuple[InferSettings | StodSettings, ScanSettings, Execution]:

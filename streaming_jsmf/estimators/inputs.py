@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_array, check_random_state, validate_d
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.units import iter_blocks, list_units
-from streaming_jsmf.corpus.write import column_words, matrix_blocks, tidy_rows, wide, write_corpus
+from streaming_jsmf.corpus.write import column_words, matrix_blocks, tidy_rows, write_corpus
 from streaming_jsmf.errors import InputError, StreamingJSMFError
 from streaming_jsmf.inference.cvb0 import document_topics
 from streaming_jsmf.jobs.execution import Execution
@@ -83,7 +83,7 @@ class DocumentInput(BaseEstimator):  # type: ignore[misc]
             blocks = _dask_blocks(X)
         else:
             blocks = matrix_blocks(
-                validate_data(self, wide(X), **_MATRIX, ensure_min_samples=2, ensure_min_features=2)
+                validate_data(self, X, **_MATRIX, ensure_min_samples=2, ensure_min_features=2)
             )
         if self.feature_names is None:
             words = _words_of_pipeline(self, self.n_features_in_)
@@ -113,10 +113,10 @@ class DocumentInput(BaseEstimator):  # type: ignore[misc]
             return _dask_blocks(X)
         if self._of_corpus and not hasattr(X, "columns"):
             # The fit took the names from a corpus; scikit-learn would warn that a matrix has none.
-            checked = check_array(wide(X), **_MATRIX, estimator=self, input_name="X")
+            checked = check_array(X, **_MATRIX, estimator=self, input_name="X")
             self._require_features(checked.shape[1])
         else:
-            checked = validate_data(self, wide(X), **_MATRIX, reset=False)
+            checked = validate_data(self, X, **_MATRIX, reset=False)
         return matrix_blocks(checked)
 
     def _require_features(self, found: int) -> None:
@@ -191,33 +191,17 @@ def _checked(block: Any, number: int, n_words: int) -> csr_array[Any]:
     return counts
 
 
-@dataclass(frozen=True)
-class Shares:
-    """Callable from a block of documents to their topic shares; pickling includes only the topics and settings."""
-
-    word_topic: Floats
-    prior: Floats
-    tolerance: float
-    iterations: int
-    threads: int
-
-    def __call__(self, block: csr_array[Any]) -> Floats:
-        found = document_topics(
-            block,
-            self.word_topic,
-            self.prior,
-            tolerance=self.tolerance,
-            max_iterations=self.iterations,
-            threads=self.threads,
+def shares_of(block: csr_array[Any], word_topic: Floats, prior: Floats, **options: Any) -> Floats:
+    """Return the topic shares of a block of documents; warn if some have not converged."""
+    found = document_topics(block, word_topic, prior, **options)
+    if found.unconverged:
+        warnings.warn(
+            f"the topic shares of {found.unconverged} documents still change by more than {options['tolerance']} "
+            f"after {options['max_iterations']} rounds; increase transform_iterations",
+            ConvergenceWarning,
+            stacklevel=2,
         )
-        if found.unconverged:
-            warnings.warn(
-                f"the topic shares of {found.unconverged} documents still change by more than {self.tolerance} after "
-                f"{self.iterations} rounds; increase transform_iterations",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        return found.shares
+    return found.shares
 
 
 def map_documents(X: Any, function: Callable[[csr_array[Any]], Floats], width: int) -> Any:

@@ -23,10 +23,7 @@ from streaming_jsmf.ingestion.readers.values import DAY, TEXT, TIME, UTC, as_tex
 logger = logging.getLogger(__name__)
 
 #: What R, pandas, SQL and Excel write for a missing value; it is null in columns of numbers and dates.
-_MISSING = (
-    r". - ? NA <NA> N/A n/a NULL null None NaN nan NaT \N 0000-00-00 "
-    "#N/A #DIV/0! #NAME? #NULL! #NUM! #REF! #VALUE! #ERROR!"
-)
+_MISSING = r". - ? NA <NA> N/A n/a NULL null None NaN nan NaT \N 0000-00-00 #N/A #DIV/0! #NUM! #REF! #VALUE!"
 _HEAD, _PER_DAY = 100, 86_400  # values that are tried first; seconds
 _EXACT = 10**15  # integers of up to 15 digits are exact in float64
 _PLAUSIBLE = (3652 * _PER_DAY, 47_482 * _PER_DAY)  # 1980 to 2099, as seconds since 1970

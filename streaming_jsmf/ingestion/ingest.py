@@ -259,10 +259,7 @@ def _require_many_or_short(ingest: Ingest, pieces: Sequence[Piece]) -> None:
 
 
 def _with_columns(ingest: Ingest, contents: Contents, n_documents: int) -> Ingest:
-    """Return the ingest with the columns of metadata; those that some batches lack are last.
-
-    Raises ``InputError`` if these are too many. What was changed is logged.
-    """
+    """Return the ingest with the columns of metadata; those that some batches lack are last."""
     found, guessed, options = dict(contents.columns), ingest.guessed_id, ingest.source.options
     if guessed in found:
         summary, kept = found.pop(guessed), getattr(options, "metadata", "all")

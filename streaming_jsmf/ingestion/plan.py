@@ -289,10 +289,7 @@ def _words_of_model(store: StorePath) -> GivenWords:
 
 
 def _identity(ingest: Ingest, source: Location, contents: FileContents, spec: str | None) -> dict[str, Any]:
-    """Return everything that determines the bytes of the corpus, to recognize it and an unfinished ingest.
-
-    ``spec`` is the sha256 of the spec, if there is one.
-    """
+    """Return everything that determines the bytes of the corpus, to recognize it and an unfinished ingest."""
 
     def digest_of(value: str) -> str:
         # Data in memory are in another temporary file each time.

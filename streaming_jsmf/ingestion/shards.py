@@ -26,7 +26,6 @@ from streaming_jsmf.ingestion.readers.records import passage_ids
 from streaming_jsmf.ingestion.repeats import REPEATED_ID, left_out
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.storage.tables import damaged, read_table, write_table
 
 #: Steps: write the shards, and write them again if some words are in no kept document.
@@ -42,7 +41,7 @@ def write_shards(
     table = (
         {"word": words} if ingest.words is None else {"id": word_ids(ingest.words, words).astype(np.int32)}
     )
-    write_table(_words_file(ingest, step), pa.table(table))
+    write_table(ingest.root / f"{step}.words", pa.table(table))
     return ingest.run(executor, step, write_piece, [(step, piece) for piece in pieces], "nonzeros")
 
 
@@ -141,14 +140,9 @@ def _metadata(ingest: Ingest, batch: Batch) -> dict[str, Any]:
     return {column.name: as_type(held.get(column.source, absent), column.kind) for column in ingest.columns}
 
 
-def _words_file(ingest: Ingest, step: str) -> StorePath:
-    """File of the chosen words, or of the new id of each word of the source."""
-    return ingest.root / f"{step}.words"
-
-
 def _new_ids(ingest: Ingest, piece: Piece, step: str) -> tuple[NDArray[np.int32], int]:
     """New word id by code, -1 for dropped words, and the number of chosen words."""
-    chosen = read_table(_words_file(ingest, step)).column(0).combine_chunks()
+    chosen = read_table(ingest.root / f"{step}.words").column(0).combine_chunks()
     if ingest.n_words is not None:
         known: NDArray[np.int32] = np.asarray(chosen)
         return known, int(known.max()) + 1

@@ -261,12 +261,10 @@ def _reason(error: BaseException, host: str) -> str:
 
     if isinstance(error, requests.HTTPError) and error.response is not None:
         return f"{host} answers {error.response.status_code} {error.response.reason}"
-    if isinstance(error, requests.exceptions.ChunkedEncodingError):
-        return f"{host} ended the transfer early"
-    if isinstance(error, requests.Timeout):
-        return f"{host} does not answer within {TIMEOUT} s"
-    if isinstance(error, requests.ConnectionError):
-        return f"no connection to {host}, or it broke off: {type(error).__name__}"
+    if isinstance(
+        error, requests.ConnectionError | requests.Timeout | requests.exceptions.ChunkedEncodingError
+    ):
+        return f"no connection to {host}, or it ended early: {type(error).__name__}"
     return _system_reason(error) if isinstance(error, OSError) else first_line(error)
 
 

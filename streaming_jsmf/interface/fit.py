@@ -236,17 +236,23 @@ def fit(
             path = stack.enter_context(temporary_folder()) / "model"
         shown = combine(stack.enter_context(progress_shown(progress)), listener)
         target = store_path(path, "a model")
-        plan = _plan(
-            target,
-            n_topics,
-            scan_settings,
-            infer_settings,
-            polish,
-            moments,
-            execution,
-            overwrite,
+        if n_topics is None:
+            n_topics = DEFAULT_TOPICS if infer_settings is None else infer_settings.n_topics
+        topics = numbers_of_topics(n_topics)
+        engine = engine_settings_of(
+            topics[0], infer_settings, options, name="infer_settings", shared=("seed",)
+        )
+        place = beside(target, "moments") if moments is None else store_path(moments, "a moments store")
+        models = model_targets(target, topics)
+        plan = FitPlan(
+            models,
+            engine,
+            settings_of("scan_settings", ScanSettings, scan_settings, options),
+            _polish_settings(polish, engine, options),
+            place,
+            settings_of("execution", Execution, execution, options),
             shown,
-            options,
+            _replaceable(overwrite, target, models.values(), place),
         )
         corpus = _corpus(source, target, request_of(ingest_request, options), plan)
         plan.require_possible(corpus)
@@ -258,38 +264,6 @@ def fit(
         model._temporary = temporary
         weakref.finalize(model, stack.pop_all().close)
     return model
-
-
-def _plan(
-    target: StorePath,
-    n_topics: int | Sequence[int] | None,
-    scan_settings: ScanSettings | None,
-    infer_settings: EngineSettings | None,
-    polish: bool | PolishSettings | None,
-    moments: str | Path | None,
-    execution: Execution | None,
-    overwrite: bool | Literal["auto"],
-    listener: Listener,
-    options: dict[str, Any],
-) -> FitPlan:
-    if n_topics is None:
-        n_topics = DEFAULT_TOPICS if infer_settings is None else infer_settings.n_topics
-    topics = numbers_of_topics(n_topics)
-    engine = engine_settings_of(topics[0], infer_settings, options, name="infer_settings", shared=("seed",))
-    place = beside(target, "moments") if moments is None else store_path(moments, "a moments store")
-    if overwrite not in (True, False, "auto"):
-        raise InputError(f"overwrite is {overwrite!r}; give True, False or 'auto'")
-    models = model_targets(target, topics)
-    return FitPlan(
-        models,
-        engine,
-        settings_of("scan_settings", ScanSettings, scan_settings, options),
-        _polish_settings(polish, engine, options),
-        place,
-        settings_of("execution", Execution, execution, options),
-        listener,
-        _replaceable(target, models.values(), place) if overwrite == "auto" else bool(overwrite),
-    )
 
 
 def _opened(fitted: Fitted) -> TopicModel:
@@ -317,11 +291,14 @@ def _require_same(path: StorePath, asked: Mapping[str, Any]) -> None:
     Wanted(path, asked, stored, lambda: False).find()
 
 
-def _replaceable(target: StorePath, models: Iterable[StorePath], moments: StorePath) -> bool:
-    """Whether what exists may be replaced: not models whose topics were edited since.
-
-    Raises ``InputError`` if ``fit`` did not make it with this path.
-    """
+def _replaceable(
+    overwrite: bool | Literal["auto"], target: StorePath, models: Iterable[StorePath], moments: StorePath
+) -> bool:
+    """Whether what exists may be replaced; with "auto", not models whose topics were edited since."""
+    if overwrite != "auto":
+        if overwrite not in (True, False):
+            raise InputError(f"overwrite is {overwrite!r}; give True, False or 'auto'")
+        return bool(overwrite)
     existing = [path for path in models if node_exists(path)]
     made = {path: read_model(path, ()).provenance.get("moments") == location(moments) for path in existing}
     corpus = beside(target, "corpus")

@@ -19,6 +19,7 @@ from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.display import location, printable
 from streaming_jsmf.documents import queries as documents
 from streaming_jsmf.documents.over_time import over_time as documents_over_time
+from streaming_jsmf.documents.shares import frame
 from streaming_jsmf.documents.transform import shares_of, temporary_shares
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.interface.update import Update, update
@@ -65,7 +66,7 @@ class TopicModel:
     """
 
     def __init__(self, path: AnyModel) -> None:
-        self.path: StorePath = model_path(path)
+        self.path: StorePath = model_path(path).absolute()  # stays valid after os.chdir
         self._corpus: str | None = None
         # What the temporary directory of the model is removed with: itself (True), a model or an estimator.
         owner = path if isinstance(path, os.PathLike) and not isinstance(path, Path | UPath) else None
@@ -238,7 +239,7 @@ class TopicModel:
         of_query = declared_in((DocumentQuery,)).keys()
         asked = {name: options.pop(name) for name in [*options] if name in of_query}
         with shares_of(self, shares, self.corpus, **options) as found:
-            return documents.query(self, found, topic=topic, **asked).to_pandas()
+            return frame(documents.query(self, found, topic=topic, **asked))
 
     def over_time(self, by: str, shares: str | Path | None = None, **options: Any) -> pd.DataFrame:
         """Return mean topic shares in each period of time; options are those of the function ``over_time``.
@@ -288,16 +289,9 @@ class TopicModel:
         """
         return update(self, source, **options)
 
-    def show(
-        self,
-        *,
-        words: int | None = None,
-        shares: str | Path | None = None,
-        by: str | None = None,
-        height: int = 800,
-    ) -> ShownReport:
+    def show(self, *, height: int = 800, **options: Any) -> ShownReport:
         """Show the report in a notebook; arguments and errors are those of the function ``show``."""
-        return show(self, words=words, shares=shares, by=by, height=height)
+        return show(self, height=height, **options)
 
     def save(self, path: str | Path | StorePath, *, overwrite: bool = False) -> TopicModel:
         """Write the model and its edits, but not its corpus and moments, to ``path``, and return the new model.

@@ -346,8 +346,7 @@ class Moments:
 
     def _sampled_rows(self, ids: NDArray[np.integer[Any]]) -> Floats:
         documents = self.sample()
-        # As CSR: SciPy converts the right factor, which is all documents, to the format of the left one.
-        rows: Floats = (documents[:, ids].T.tocsr() @ documents).toarray().astype(np.float64)
+        rows: Floats = (documents[:, ids].T @ documents).toarray().astype(np.float64)
         rows[np.arange(ids.size), ids] -= self.diagonal[ids]
         return rows
 
@@ -389,7 +388,7 @@ def open_moments(path: str | os.PathLike[str] | StorePath) -> Moments:
     StoreError
         If it is incomplete; the message names the missing stages.
     """
-    store = read_store(store_path(path, "a moments store"))
+    store = read_store(store_path(path, "a moments store").absolute())
     if missing := store.missing_stages:
         raise StoreError(
             f"{path}: incomplete, missing {', '.join(missing)}; run the same scan command again to finish it"

@@ -43,8 +43,8 @@ def merge_nearest(
     The steps are those of ``tree_of``. A line names the topics of each group and their largest distance. Raises
     ``InputError`` if ``number`` is below 1 or ``distance`` is not from 0 to 1.
     """
-    if number is not None and number < 1:
-        raise InputError(f"{option.reduce} is {number}; give at least 1")
+    if number is not None and (number < 1 or number % 1):
+        raise InputError(f"{option.reduce} is {number}; give a whole number, at least 1")
     if distance is not None and not 0 <= distance <= 1:
         raise InputError(f"{option.merge_similar} is {distance}; give a Hellinger distance from 0 to 1")
     shown = EditedTopics(path, read_model(path, NEEDED, NAMED), edits)

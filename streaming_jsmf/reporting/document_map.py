@@ -16,6 +16,7 @@ from streaming_jsmf.documents.shares import (
     KNOWN_TOKENS,
     SHARES,
     SharesFile,
+    frame,
     to_lists,
     with_result,
 )
@@ -125,4 +126,4 @@ def document_map(model: AnyModel, shares: AnyShares, *, number: int = SAMPLED, s
     for name, values in placed:
         table = with_result(table, name, [values])
     others = [name for name in table.column_names if name not in (DOCUMENT_ID, *dict(placed))]
-    return table.select([DOCUMENT_ID, *dict(placed), *others]).to_pandas()
+    return frame(table.select([DOCUMENT_ID, *dict(placed), *others]))

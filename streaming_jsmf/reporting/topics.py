@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.display import printable, wrapped
 from streaming_jsmf.evaluation.verdicts import Frequency, doubt, topic_warnings
-from streaming_jsmf.inference.words import unlike
 from streaming_jsmf.linalg.panels import gram
 from streaming_jsmf.linalg.typing import Floats, Integers
 from streaming_jsmf.topics.edits import EditedTopics, require_word_count, shown_topics
@@ -75,6 +74,7 @@ class Topic:
     alpha, strength, duplicate_of : prior, lambda*, and the larger topic with nearly the same words (tensor engine)
     npmi : NPMI of the first words, from -1 to 1, if counted
     warnings : reasons to doubt the topic, one phrase each
+    name_words : words of its name, see ``EditedTopics.names``
     """
 
     number: int
@@ -88,11 +88,7 @@ class Topic:
     duplicate_of: int | None = None
     npmi: float | None = None
     warnings: tuple[str, ...] = ()
-
-    @property
-    def name_words(self) -> tuple[str, ...]:
-        """Words of its name: its label, or its first three words."""
-        return self.label or unlike(word.text for word in self.words)
+    name_words: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -100,7 +96,7 @@ class Topic:
 
 
 def read_topics(
-    model: AnyModel, words: int | None = None, *, probabilities: bool = True
+    model: AnyModel | Model, words: int | None = None, *, probabilities: bool = True
 ) -> tuple[Topic, ...]:
     """Read the topics of a model of any engine with edits applied, by number. No pass over documents.
 
@@ -170,6 +166,7 @@ def topics_of(
             None if larger < 0 else larger,
             scores[topic],
             warnings[topic],
+            shown.name_words[topic],
         )
 
     return tuple(map(row, range(len(listed))))
@@ -192,17 +189,11 @@ def frame_of(model: AnyModel | Model, words: int | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    count = require_word_count(words)
-    shown = shown_topics(model, NEEDED, OPTIONAL)
-    listed = shown.listed_words(count)
-    vocabulary, shares = shown.words, shown.model.arrays["topic_probability"]
-    probabilities, _ = read_listed(shown.panels(), listed, shares)
-    pairs = [
-        [*zip(map(str, vocabulary[row]), known.tolist(), strict=True)]
-        for row, known in zip(listed, probabilities, strict=True)
+    rows = [
+        (topic.number, topic.share, topic.name, [*map(tuple, topic.words)])
+        for topic in by_share(read_topics(model, words))
     ]
-    columns = {"topic": shown.numbers, "share": shares, "label": shown.names, "words": pairs}
-    return pd.DataFrame(columns).sort_values("share", ascending=False, kind="stable", ignore_index=True)
+    return pd.DataFrame(rows, columns=["topic", "share", "label", "words"])
 
 
 def topic_text(topics: Sequence[Topic], *, characteristic: bool = False) -> str:

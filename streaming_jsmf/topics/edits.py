@@ -251,13 +251,18 @@ class EditedTopics:
         return tuple((given[k],) if k in given else row for k, row in zip(self.numbers, words, strict=True))
 
     @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The names of the shown topics, (K',): their labels, or else their top words; empty without any."""
+    def name_words(self) -> tuple[tuple[str, ...], ...]:
+        """Words of the names of the shown topics, (K',): their labels, or else their top words; empty without any."""
         arrays = self.model.arrays
         if "prominent_words" not in arrays:
-            return tuple(map(", ".join, self.labels))
+            return self.labels
         top = ([str(self.words[word]) for word in row if word >= 0] for row in arrays["prominent_words"])
-        return tuple(", ".join(label or unlike(row)) for label, row in zip(self.labels, top, strict=True))
+        return tuple(label or unlike(row) for label, row in zip(self.labels, top, strict=True))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the shown topics, (K',)."""
+        return tuple(map(", ".join, self.name_words))
 
     @cached_property
     def model(self) -> Model:

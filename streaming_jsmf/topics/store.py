@@ -326,11 +326,11 @@ def open_model(path: AnyModel) -> xr.Dataset:
     Words and lists of word ids are in memory, so that ``model.word[model.prominent_words]`` are words.
     Its attributes ``settings``, ``metrics`` and ``provenance`` are mappings, which netCDF stores as JSON text. Raises
     ``InputError`` if there is no model at ``path``; reading values whose chunk is missing raises
-    ``FileNotFoundError``.
+    ``FileNotFoundError``. Values are not compared with their digests; ``describe`` and other functions do that.
     """
     import xarray as xr
 
-    path = model_path(path)
+    path = model_path(path).absolute()  # arrays are read later, maybe after os.chdir
     _read_attributes(path)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=zarr.errors.UnstableSpecificationWarning)

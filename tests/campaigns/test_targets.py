@@ -11,6 +11,7 @@ import zarr
 
 import streaming_jsmf as sj
 from streaming_jsmf.simulation import simulate_lda
+from tests.corpora import file_bytes
 from tests.outcomes import Command
 from tests.results import SCAN, write_stores
 
@@ -83,17 +84,13 @@ def targets(folder: Path) -> list[str]:
     return found
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def fault(verb: str, target: str, folder: Path, invoke: Command) -> str:
     """Run a command, and describe what it has changed but must not; empty if nothing."""
     kind, command = VERBS[verb]
     overwrite = ("--overwrite",) if verb != "log" else ()
-    before = contents(folder)
+    before = file_bytes(folder)
     done = invoke(*(target if word == "TARGET" else word for word in command), *overwrite)
-    after = contents(folder)
+    after = file_bytes(folder)
     changed = {name for name, data in before.items() if after.get(name) != data}
     own = target if KINDS.get(target) in {kind, *(["simulated"] if kind == "corpus" else [])} else None
     strange = {name for name in changed if own is None or not f"{name}/".startswith(f"{own}/")}

@@ -149,10 +149,7 @@ class BagSource(RecordFiles, RecordReader):
 
 
 def _kinds(schema: Any, ids: str | None) -> str:
-    """Return the kinds of counts and of a column of ids (see ``BagSource``).
-
-    Raises UnreadableError if columns are missing, or of other types.
-    """
+    """Return the kinds of counts and of a column of ids (see ``BagSource``)."""
     try:
         check_columns(schema, "it")
     except InputError as error:

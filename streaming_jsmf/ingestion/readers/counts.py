@@ -162,10 +162,7 @@ def _next_header_line(stream: Any, first: bool, missing: str) -> bytes:
 
 
 def _entries(stream: Any, header: Header, bad: BadRecords) -> Iterator[tuple[Entries, int]]:
-    """Yield blocks of the good lines after a header, and the number of documents that are complete after each.
-
-    The other lines go to ``bad``.
-    """
+    """Yield blocks of the good lines after a header, and the number of documents that are complete after each."""
     reached = n_found = 0
     try:
         for first, block in _line_blocks(stream, header.size_line + 1):
@@ -185,10 +182,7 @@ def _entries(stream: Any, header: Header, bad: BadRecords) -> Iterator[tuple[Ent
 
 
 def _line_blocks(stream: Any, first: int) -> Iterator[tuple[int, bytes]]:
-    """Yield blocks of whole lines of about ``BATCH_BYTES`` with the number of their first line, from ``first``.
-
-    Raises UnreadableError after the lines before the damage, with the part of the line at which the stream breaks off.
-    """
+    """Yield blocks of whole lines of about ``BATCH_BYTES`` with the number of their first line, from ``first``."""
     rest, damage, ended = b"", "", False
     while not ended:
         read, damage = read_pieces(stream, limits.BATCH_BYTES)
@@ -208,10 +202,7 @@ def _line_blocks(stream: Any, first: int) -> Iterator[tuple[int, bytes]]:
 def _good_entries(
     block: bytes, first: int, reached: int, header: Header, bad: BadRecords
 ) -> tuple[Entries, int, int]:
-    """Return the good entries of a block, the largest document so far, and the number of lines except blank ones.
-
-    Documents must not fall below ``reached``, the largest one before the block; it counts from 1.
-    """
+    """Return the good entries of a block, the largest document so far, and the number of lines except blank ones."""
     rows, columns, faults = _columns(block, header)
     n_found = len(rows) + len(faults)
     document, word = columns[header.document], columns[1 - header.document]
@@ -314,10 +305,7 @@ def shown(text: bytes) -> str:
 def _documents(
     blocks: Iterable[tuple[Entries, int]], n_words: int, most_empty: int
 ) -> Iterator[tuple[int, int, Entries]]:
-    """Yield ranges of documents with their entries, in which words are distinct and ascending.
-
-    Raises UnreadableError if more than ``most_empty`` documents have no entries.
-    """
+    """Yield ranges of documents with their entries, in which words are distinct and ascending."""
     held = _NOTHING  # of documents that may continue in the next block
     start = empty = 0
     for entries, stop in blocks:

@@ -226,10 +226,7 @@ def _members(cursor: _Cursor, path: Sequence[str]) -> Iterator[tuple[Any, Record
 
 
 class _Cursor:
-    """A place in a stream of JSON, of which a part is held, decoded with the first encoding.
-
-    Undecodable bytes become lone surrogates; ``doubtful`` says whether the text has any.
-    """
+    """A place in a stream of JSON, of which a part is held, decoded with the first encoding."""
 
     def __init__(self, stream: Any, encoding: str, layout: JsonLayout) -> None:
         self._stream, self._damage, self.layout = stream, "", layout

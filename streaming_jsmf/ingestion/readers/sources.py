@@ -54,7 +54,7 @@ from streaming_jsmf.ingestion.readers.records import LineSource, TextSource
 from streaming_jsmf.ingestion.readers.tables import DELIMITED
 from streaming_jsmf.ingestion.readers.text_files import File, MailSource, TextFilesSource, files_in_tar
 from streaming_jsmf.ingestion.readers.triples import RatingsSource, TriplesSource
-from streaming_jsmf.ingestion.readers.values import as_bytes, holds_strings, is_text, listed
+from streaming_jsmf.ingestion.readers.values import as_bytes, holds_strings, is_code, is_text, listed
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import AnyPath, exists, is_file, join, normalize
@@ -379,27 +379,14 @@ def _may_be_texts(values: Any) -> bool:
 
 
 def _longest_column(columns: Mapping[str, Any]) -> str | None:
-    """Return the column with the longest strings if they are long enough for texts; codes and objects do not count.
-
-    Codes are URLs, strings in ASCII without blanks, such as hashes, and dates and other strings that are half digits.
-    Values within objects are taken if no others are long enough.
-    """
+    """Return the column with the longest texts, if long enough; one within objects only if there is no other."""
     lengths: dict[str, float] = {}
     for name, values in columns.items():
         texts = as_bytes(values).drop_null().to_pylist() if _may_be_texts(values) else []
-        length = sum(len(text) for text in texts if not _is_code(text)) / max(len(texts), 1)
+        length = sum(len(text) for text in texts if not is_code(text)) / max(len(texts), 1)
         if length >= _TEXT_LENGTH:
             lengths[name] = length
     return max(lengths, key=lambda name: (not _is_within(name, columns), lengths[name]), default=None)
-
-
-def _is_code(text: bytes) -> bool:
-    is_word = text.isascii() and len(text.split()) < 2
-    return (
-        is_word
-        or b"://" in text[:8]
-        or 2 * sum(text.count(b"%d" % digit) for digit in range(10)) >= len(text)
-    )
 
 
 def _is_within(name: str, columns: Mapping[str, Any]) -> bool:

@@ -299,7 +299,8 @@ def storable(name: str, values: Any) -> tuple[Any, str]:
     if pa.types.is_time(of):
         return as_text(values), ""
     if pa.types.is_decimal(of):
-        return values.cast(pa.float64() if of.scale > 0 else TEXT), ""
+        texts = values.cast(TEXT)  # the cast of decimals to numbers is not correctly rounded
+        return texts.cast(pa.float64()) if of.scale > 0 else texts, ""
     kept, note = next((store for is_of, store in _STORES if is_of(of)), _left_out)(values)
     return kept, f"{name}: {note}" if note else ""
 
@@ -353,6 +354,16 @@ def _nested(values: Any) -> tuple[Any, str]:
         if len(values) == 1:
             return pa.nulls(1, TEXT), note
     return pa.concat_arrays([_nested(values[row : row + 1])[0] for row in range(len(values))]), note
+
+
+def is_code(text: bytes) -> bool:
+    """Whether a string is no text: a URL, ASCII without blanks such as a hash, or half digits such as a date."""
+    is_word = text.isascii() and len(text.split()) < 2
+    return (
+        is_word
+        or b"://" in text[:8]
+        or 2 * sum(text.count(b"%d" % digit) for digit in range(10)) >= len(text)
+    )
 
 
 def is_list_of_strings(of: Any) -> bool:

@@ -183,10 +183,7 @@ def _is(code: int, key: Any, start: Any, end: Any, keys: Any, ends: Any, letters
 
 
 def _words_of(pieces: Any, form: Form) -> tuple[NDArray[np.int32], NDArray[np.int32], Any]:
-    """Return the start and the number of the words of each piece in a dictionary array of words.
-
-    ASCII pieces are already words and come first; the few others are split.
-    """
+    """Return the start and the number of the words of each piece in a dictionary array of words."""
     plain = np.asarray(pc.string_is_ascii(pieces))
     lists = _split_beyond_ascii(pieces.filter(pa.array(~plain)), form)
     words = pa.concat_arrays([pieces.filter(pa.array(plain)), lists.flatten()])
