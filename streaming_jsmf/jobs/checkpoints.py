@@ -238,16 +238,12 @@ class Checkpoints:
         record = self._record("part", key)
         return record is not None and not (record["attempt"] and file_exists(self._arrays(record) / PACKED))
 
-    def damage(self, kind: Kind, key: str, *, arrays: bool = True) -> StoreError | None:
-        """Return the error if the record of a ``part`` or ``fold`` or, unless excluded, its arrays are damaged."""
-        try:
-            if arrays:
-                self._read(kind, key)
-            else:
-                self._record(kind, key)
-        except StoreError as error:
-            return error
-        return None
+    def verify(self, kind: Kind, key: str, *, arrays: bool = True) -> None:
+        """Raise ``StoreError`` if the record of a ``part`` or ``fold`` or, unless excluded, its arrays are damaged."""
+        if arrays:
+            self._read(kind, key)
+        else:
+            self._record(kind, key)
 
     def drop(self, kind: Kind, key: str) -> None:
         """Remove a ``part`` or ``fold`` in any state, its record first."""

@@ -95,25 +95,21 @@ class Workspace:
         """Return the checkpoints of a stage; jobs with a single stage need not name it."""
         return Checkpoints(self.root, stage or self.what, self.hint)
 
-    @contextmanager
     def executor(
         self,
         memory: Callable[[int], int],
         execution: Execution | None,
         listener: Listener = silent,
         sources: Sequence[str] = (),
-    ) -> Iterator[Executor]:
-        """Check the memory budget and yield a scheduler; an ``InputError`` inside the block removes the workspace.
+    ) -> AbstractContextManager[Executor]:
+        """Check the memory budget and return a scheduler; an ``InputError`` inside the block removes the workspace.
 
         ``memory`` maps the number of concurrent tasks to peak bytes; ``sources`` are files that tasks read. Raises
         ``InputError`` if the memory budget is too small, or as ``Execution.executor``.
         """
         execution = execution or Execution()
         execution.require_memory(memory(execution.concurrency), f"the {self.what}", f"lower {option.workers}")
-        with execution.executor(
-            listener, target=self.root, sources=sources, on_bad_input=self.remove
-        ) as executor:
-            yield executor
+        return execution.executor(listener, target=self.root, sources=sources, on_bad_input=self.remove)
 
     def start(
         self, arrays: Mapping[str, NDArray[Any]] | None = None, *, replace: bool = False

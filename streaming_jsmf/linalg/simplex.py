@@ -129,10 +129,10 @@ def solve_rows(gram: Floats, linear: Floats, squares: Floats, weights: Floats, g
 
 @compiled(nogil=True, internal=True)
 def _gap(gradient: Floats, level: float) -> float:
+    """Frank-Wolfe gap 2 (b'g - min g)."""
     least = level
     for k in range(gradient.size):
         least = min(least, gradient[k])
-    """Frank-Wolfe gap 2 (b'g - min g)."""
     return float(2.0 * (level - least))
 
 

@@ -102,8 +102,9 @@ def damage_of_scan(
 def _damaged(
     checkpoints: Checkpoints, kind: Kind, keys: frozenset[str], *, arrays: bool = True
 ) -> dict[tuple[Kind, str], StoreError]:
-    found = {key: checkpoints.damage(kind, key, arrays=arrays) for key in sorted(keys)}
-    errors = {(kind, key): error for key, error in found.items() if error is not None}
+    errors = _errors(
+        {(kind, key): partial(checkpoints.verify, kind, key, arrays=arrays) for key in sorted(keys)}
+    )
     # A worker of an earlier run may still be folding; a result that it has just removed is not damaged.
     committed = checkpoints.committed() if errors else Committed()
     still = committed.parts if kind == "part" else committed.folds

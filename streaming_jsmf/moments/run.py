@@ -61,7 +61,7 @@ def write_empty_store(path: StorePath, manifest: StoreManifest, words: Sequence[
     """Write vocabulary and manifest into an empty directory. The root group is written last and completes the store."""
     for part in (PARTIALS, RECORDS):
         create_group(path / part, {})
-    _write(Moments(path, manifest), WORDS, PartialResult({"word": np.array(words, dtype=object)}))
+    commit(Moments(path, manifest), WORDS, PartialResult({"word": np.array(words, dtype=object)}))
     create_group(path, root_attributes(manifest))
 
 
@@ -151,19 +151,6 @@ def commit(
         forget_record(store.path, stage)
     else:
         history = max(history, known["history"], key=len)
-    _write(store, stage, final, history, mixed=mixed)
-    if store.recent is not None:
-        store.recent.update(final.arrays)
-
-
-def _write(
-    store: Moments,
-    stage: str,
-    final: PartialResult,
-    history: Sequence[Mapping[str, Any]] = (),
-    *,
-    mixed: bool = False,
-) -> None:
     record = {
         "covers": store.covers(stage),
         "arrays": write_arrays(store.path, final.arrays, store.variables(stage)),
@@ -173,6 +160,8 @@ def _write(
         "made": {"committed": utc_now(), "versions": package_versions(mixed=mixed)},
     }
     write_record(store.path, stage, record)
+    if store.recent is not None:
+        store.recent.update(final.arrays)
 
 
 def _parts(
