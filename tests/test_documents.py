@@ -101,6 +101,10 @@ def test_dates_are_grouped_by_periods(model: Path, plain: Path, tmp_path: Path) 
         assert shares_by(model, shares, kind).columns[0] == f"year of {kind}", "by default"
     with pytest.raises(InputError, match=r"has no column 'a\.no'.*read with metadata='a\.no'"):
         shares_by(model, shares, "a.no:month")
+    with pytest.raises(
+        InputError, match="'date:week' names no period; those of dates are year, quarter, month, day"
+    ):
+        shares_by(model, shares, "date:week")
     assert set(shares_by(model, shares, "created")["created"]) == {"24-02-2015"}, "not taken for dates"
     with pytest.raises(InputError, match="'created' holds '24-02-2015'; months are made of dates"):
         shares_by(model, shares, "created:month")

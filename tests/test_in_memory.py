@@ -81,6 +81,7 @@ KINDS: dict[str, Callable[[], Any]] = {
     "stream": lambda: pa.table({"text": TEXTS}).to_reader(max_chunksize=40),
     "column": lambda: pa.chunked_array([TEXTS[:40], TEXTS[40:]]),
     "views": _views,
+    "array of Arrow": lambda: pa.array(TEXTS),
     "views of texts": lambda: pa.chunked_array([TEXTS], pa.string_view()),
     "dask": lambda: dask.dataframe.from_pandas(pd.DataFrame({"text": TEXTS, "year": 1990}), npartitions=3),
     "dask series": lambda: dask.dataframe.from_pandas(pd.Series(TEXTS), npartitions=3),
@@ -385,12 +386,29 @@ def test_a_matrix_and_its_words_go_there_and_back(kind: Any, tmp_path: Path) -> 
         (-COUNTS, words(N), "negative or non-finite"),
         (COUNTS * np.nan, words(N), "negative or non-finite"),
         (COUNTS, ["w"] * N, "have 'w' 40 times"),
+        (
+            COUNTS,
+            {word: i for i, word in enumerate(reversed(words(N)))},
+            "words is of type dict; .* in the order",
+        ),
+        (COUNTS, {*words(N)}, "words is of type set"),
     ],
 )
 def test_a_matrix_that_is_none_is_refused(matrix: Any, names: list[str], line: str, tmp_path: Path) -> None:
     with pytest.raises(sj.InputError, match=line):
         sj.corpus_from_matrix(matrix, names, tmp_path / "c")
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint8])
+def test_sums_of_repeated_entries_are_exact(dtype: Any, tmp_path: Path) -> None:
+    whole = coo_matrix(COUNTS * 300)
+    places = [np.repeat(index, whole.data) for index in (whole.row, whole.col)]
+    repeated = coo_matrix((np.ones(whole.data.sum(), dtype), places), shape=COUNTS.shape)
+    sj.corpus_from_matrix(repeated, words(N), tmp_path / "c")
+    np.testing.assert_array_equal(sj.corpus_to_matrix(tmp_path / "c")[0].toarray(), COUNTS * 300)
+    topics = [sj.LRJSMF(K).fit(X).components_ for X in (repeated, COUNTS * 300)]
+    np.testing.assert_array_equal(*topics)
 
 
 def bags() -> list[list[tuple[int, int]]]:

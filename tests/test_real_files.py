@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
+from xml.sax.saxutils import escape
 
 import numpy as np
 import pandas as pd
@@ -335,6 +336,54 @@ def test_what_is_refused_has_a_way_out(tmp_path: Path, made: Any, said: str) -> 
     else:
         made(tmp_path)
     Done(tmp_path, "s").refused(said)
+
+
+def test_files_that_were_joined(tmp_path: Path) -> None:
+    rows = [[f"d{i}", text, i] for i, text in enumerate(TEXTS)]
+    put(
+        tmp_path / "s.csv",
+        table(rows, ["id", "text", "n"]) + "\ufeff" + table([["e", *rows[0][1:]]], ["id", "text", "n"]),
+    )
+    Done(tmp_path, "s.csv").refused(f"line {len(TEXTS) + 2}: it is the header again")
+    done = Done(tmp_path, "s.csv", "--on-bad-record", "quarantine", "--duplicates", "keep")
+    assert (done.n_documents, done.column("n").to_pylist()) == (len(TEXTS) + 1, [*range(len(TEXTS)), 0])
+
+
+@pytest.mark.parametrize("suffix", ["csv", "xlsx"])
+def test_questions_and_ids_of_qualtrics(tmp_path: Path, suffix: str) -> None:
+    names, asked = ["StartDate", "Q1"], ["Start Date", "What do you like about it?\nPlease say why"]
+    ids = ['{"ImportId":"startDate"}', '{"ImportId":"QID1_TEXT"}']
+    rows = [names, asked, ids, *(["2020-01-02 03:04:05", text] for text in TEXTS)]
+    if suffix == "csv":
+        put(tmp_path / "s.csv", table(rows[1:], names))
+    else:
+        cells = [
+            [(f"{'AB'[i]}{n}", escape(cell)) for i, cell in enumerate(row)] for n, row in enumerate(rows, 1)
+        ]
+        xlsx(tmp_path / "s.xlsx", One=cells)
+    done = Done(tmp_path, f"s.{suffix}")
+    assert done.n_documents == len(TEXTS)
+    assert done.column("StartDate").type == pa.timestamp("us")
+    assert "the questions and ids of Qualtrics, are not read" in done.said
+
+
+@pytest.mark.parametrize(
+    "code", ["2021-01-01T10:00:00.000+00:00", "Wed Oct 10 20:19:24 +0000 2018", f"{7:040x}", "a" * 40]
+)
+def test_dates_and_codes_are_no_texts(tmp_path: Path, code: str) -> None:
+    put(tmp_path / "s.csv", table([[code, text[:29]] for text in TEXTS], ["code", "answer"]))
+    assert Done(tmp_path, "s.csv").column("code")
+
+
+def test_a_column_has_either_texts_or_ids(tmp_path: Path) -> None:
+    put(tmp_path / "s.csv", table([*enumerate(TEXTS)], ["n", "id"]))
+    Done(tmp_path, "s.csv", "--text", "id", "--id", "id").refused(
+        "both the texts and the ids; give --id another"
+    )
+    done = Done(tmp_path, "s.csv", "--text", "id")
+    assert done.n_documents == len(TEXTS)
+    assert "missing" not in done.said
+    assert "id" not in pq.read_schema(next((done.corpus / "documents").iterdir())).names
 
 
 def test_few_long_documents(tmp_path: Path) -> None:

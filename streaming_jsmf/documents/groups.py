@@ -210,6 +210,8 @@ class Grouping:
         """Read ``COLUMN`` or ``COLUMN:PERIOD``; see ``by_group``."""
         column, _, period = by.rpartition(":")
         if not column or period not in PERIODS or by in shares.columns:
+            if by not in shares.columns and column in shares.columns:
+                raise InputError(f"{by!r} names no period; those of dates are {', '.join(PERIODS)}")
             column, period = by, ""
         if column not in shares.columns:
             within = (

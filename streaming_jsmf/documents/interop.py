@@ -17,7 +17,7 @@ from scipy.sparse import csr_array, vstack
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.corpus.units import iter_blocks, list_units
 from streaming_jsmf.corpus.vocabulary import word_ids
-from streaming_jsmf.corpus.write import column_words, corpus_target, matrix_blocks, write_corpus
+from streaming_jsmf.corpus.write import column_words, corpus_target, matrix_blocks, wide, write_corpus
 from streaming_jsmf.documents.model_shares import AnyShares, ModelShares
 from streaming_jsmf.documents.transform import temporary_shares
 from streaming_jsmf.errors import InputError, first_line
@@ -52,7 +52,7 @@ def corpus_from_matrix(matrix: Any, words: Any, path: str | Path) -> Corpus:
     >>> corpus_from_matrix(vectorizer.fit_transform(texts), vectorizer, "corpus")  # doctest: +SKIP
     """
     try:
-        counts = csr_array(matrix)
+        counts = csr_array(wide(matrix))
     except (TypeError, ValueError) as error:
         raise InputError(f"the matrix cannot be read as counts ({first_line(error)}); {_MATRIX}") from error
     if counts.ndim != 2:

@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_array, check_random_state, validate_d
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.units import iter_blocks, list_units
-from streaming_jsmf.corpus.write import column_words, matrix_blocks, tidy_rows, write_corpus
+from streaming_jsmf.corpus.write import column_words, matrix_blocks, tidy_rows, wide, write_corpus
 from streaming_jsmf.errors import InputError, StreamingJSMFError
 from streaming_jsmf.inference.cvb0 import document_topics
 from streaming_jsmf.jobs.execution import Execution
@@ -83,7 +83,7 @@ class DocumentInput(BaseEstimator):  # type: ignore[misc]
             blocks = _dask_blocks(X)
         else:
             blocks = matrix_blocks(
-                validate_data(self, X, **_MATRIX, ensure_min_samples=2, ensure_min_features=2)
+                validate_data(self, wide(X), **_MATRIX, ensure_min_samples=2, ensure_min_features=2)
             )
         if self.feature_names is None:
             words = _words_of_pipeline(self, self.n_features_in_)
@@ -113,10 +113,10 @@ class DocumentInput(BaseEstimator):  # type: ignore[misc]
             return _dask_blocks(X)
         if self._of_corpus and not hasattr(X, "columns"):
             # The fit took the names from a corpus; scikit-learn would warn that a matrix has none.
-            checked = check_array(X, **_MATRIX, estimator=self, input_name="X")
+            checked = check_array(wide(X), **_MATRIX, estimator=self, input_name="X")
             self._require_features(checked.shape[1])
         else:
-            checked = validate_data(self, X, **_MATRIX, reset=False)
+            checked = validate_data(self, wide(X), **_MATRIX, reset=False)
         return matrix_blocks(checked)
 
     def _require_features(self, found: int) -> None:

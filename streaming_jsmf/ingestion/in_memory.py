@@ -121,7 +121,7 @@ def _storable(batches: Iterator[Columns]) -> Iterator[pa.Table]:
 
 
 def _batches(source: Any) -> Iterator[Columns]:
-    if hasattr(source, "__arrow_c_stream__"):
+    if hasattr(source, "__arrow_c_stream__") or isinstance(source, pa.Array):
         yield from _arrow_batches(source)
     elif getattr(source, "features", None) and hasattr(
         source, "with_format"
@@ -161,6 +161,7 @@ def _batches(source: Any) -> Iterator[Columns]:
 
 def _arrow_batches(source: Any) -> Iterator[Columns]:
     """Yield the columns of an object that exports Arrow; those of objects of several types become strings."""
+    source = pa.chunked_array([source]) if isinstance(source, pa.Array) else source
     index = ID_NAMES[0] if _ids(source) and not id_name(source.columns) else "index"
     try:
         reader = pa.RecordBatchReader.from_stream(source)

@@ -346,7 +346,8 @@ class Moments:
 
     def _sampled_rows(self, ids: NDArray[np.integer[Any]]) -> Floats:
         documents = self.sample()
-        rows: Floats = (documents[:, ids].T @ documents).toarray().astype(np.float64)
+        # As CSR: SciPy converts the right factor, which is all documents, to the format of the left one.
+        rows: Floats = (documents[:, ids].T.tocsr() @ documents).toarray().astype(np.float64)
         rows[np.arange(ids.size), ids] -= self.diagonal[ids]
         return rows
 

@@ -61,6 +61,7 @@ _NAME = re.compile(r"[^\W\d][^.!,;]{,39}")
 _USUAL_NAMES = set("id text title name label category date body content message comment review url".split())  # noqa: SIM905
 _LONGEST_NAME = 60
 _SHOWN = 5  # names
+OF_QUALTRICS = "its second and third rows, the questions and ids of Qualtrics, are not read"
 _ROW_NAME = "row_name"  # the column of R's names of rows
 
 
@@ -287,13 +288,16 @@ def _with_names(layout: CsvLayout, sample: bytes, options: Any) -> CsvLayout:
         )
     has_header = header == "first" or (header == "auto" and (known or not _is_data(*rows)))
     if has_header:
-        start, line = layout.start + int(block.starts[first + 1]), layout.line + int(block.lines[first + 1])
+        below = first + n_header(rows)
+        start, line = layout.start + int(block.starts[below]), layout.line + int(block.lines[below])
         layout = replace(layout, start=start, line=line)
         if not all(map(is_utf8, rows[0])):
             raise UnreadableError(f"its header is not {encoding_name(layout.encoding)}; {name_encoding()}")
         names, note = named([*[_ROW_NAME] * shape.before, *rows[0], *[""] * shape.after])
         if shape.before:
             note = f"its records have a field before those of the header, which is read as {_ROW_NAME}"
+        if below > first + 1:
+            note = OF_QUALTRICS
     else:
         names = numbered(shape.n_fields)
         some = listed(names[:_SHOWN]) + ", ..." * (len(names) > _SHOWN)
@@ -307,6 +311,11 @@ def _with_names(layout: CsvLayout, sample: bytes, options: Any) -> CsvLayout:
         )
     notes = (*layout.notes, note) if note else layout.notes
     return replace(layout, names=given or names, has_header=has_header, notes=notes)
+
+
+def n_header(rows: Sequence[Sequence[Any]]) -> int:
+    """Return how many of the first rows are the header; Qualtrics has the questions and their ids below the names."""
+    return 3 if len(rows) > 2 and str(rows[2][0]).startswith('{"ImportId":') else 1
 
 
 def _is_prose(sample: bytes, dialect: Dialect) -> bool:

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import EXCERPT, TextOptions
-from streaming_jsmf.corpus.footer import is_list
+from streaming_jsmf.corpus.footer import is_list, is_string
 from streaming_jsmf.corpus.records import free_name
-from streaming_jsmf.errors import option
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     Batch,
@@ -84,6 +84,7 @@ class RecordReader(Source):
         """Return the records without ``faults``, by index, whose id can be used; the others go to ``bad``."""
         if self.id_column is not None and self.id_was_named:
             faults = {**id_faults(self.id_column, records.columns[self.id_column]), **faults}
+        faults = {**headers_again(records.columns), **faults}
         if not faults:
             return records
         original = records.original
@@ -234,6 +235,19 @@ def joined(columns: Sequence[Any]) -> Any:
     return pc.binary_join_element_wise(pc.if_else(none, "", texts[0]), *texts[1:], "\n", null_handling="skip")
 
 
+def headers_again(columns: Mapping[str, Any]) -> dict[int, str]:
+    """Return the records that hold the names of all columns, if there are several."""
+    again = np.array(len(columns) > 1)
+    for name, values in columns.items():
+        if not (again.any() and is_string(values.type)):
+            return {}
+        # Files that were joined may keep their byte order marks.
+        again = again & np.asarray(pc.is_in(values, pa.array([name, f"\ufeff{name}"], values.type)))
+    return dict.fromkeys(
+        np.flatnonzero(again).tolist(), "it is the header again, as in files that were joined"
+    )
+
+
 def id_faults(name: str, ids: Any) -> dict[int, str]:
     """Return why ids cannot be used. Raises UnreadableError if they are neither strings nor integers."""
     kind = ids.type
@@ -291,6 +305,10 @@ class TextSource(RecordFiles, TextReader):
     @classmethod
     def open(cls, root: str, files: tuple[str, ...], options: TextOptions, tokenizer: Tokenizer) -> Self:
         """Find the columns. Raises InputError if no file has them, with the reason for the first file."""
+        if options.id in options.text:
+            raise InputError(
+                f"the column {options.id!r} cannot hold both the texts and the ids; give {option.id} another"
+            )
         opened = cls(root, files, options, tokenizer)
         _ = opened._names
         return opened
@@ -318,7 +336,7 @@ class TextSource(RecordFiles, TextReader):
     def id_column(self) -> str | None:
         if self.options.id == NONE:
             return None
-        return self.options.id or id_name(self._names)
+        return self.options.id or id_name([name for name in self._names if name not in self.contents])
 
     @cached_property
     def _names(self) -> list[str]:

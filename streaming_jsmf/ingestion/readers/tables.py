@@ -27,11 +27,13 @@ from streaming_jsmf.ingestion.readers.base import (
     limits,
 )
 from streaming_jsmf.ingestion.readers.csv_layout import (
+    OF_QUALTRICS,
     TITLES,
     CsvLayout,
     fault,
     header_below,
     layout_of,
+    n_header,
     named,
     numbered,
     opened,
@@ -283,6 +285,7 @@ class SpreadsheetFormat(Format):
                 )
             if sheet.header and options.skip_lines is None:
                 notes.append(header_below("row", sheet.header))
+            notes += filter(None, [sheet.note])
         return [Unit(path, size=size_of(path), notes=tuple(notes))]
 
     def records(
@@ -302,12 +305,13 @@ SPREADSHEET = SpreadsheetFormat()
 
 
 class _Sheet(NamedTuple):
-    """Names of the columns, rows with cells by number, names of all sheets, and the row of the header, from 0."""
+    """Names of the columns, rows with cells by number, of all sheets, the row of the header, from 0, and a note."""
 
     names: Sequence[str]
     rows: Iterator[tuple[int, list[Any]]]
     sheets: Sequence[str]
     header: int
+    note: str
 
 
 def _open(path: str, options: Any) -> _Sheet:
@@ -324,7 +328,10 @@ def _open(path: str, options: Any) -> _Sheet:
         raise UnreadableError(f"its sheet is empty; {advice} of {listed(book.sheet_names)}")
     names, skipped = _names(head, options)
     header = head[skipped - 1][0] if skipped > 1 and options.header != "none" else 0
-    return _Sheet(names, chain(head[skipped:], rows), book.sheet_names, header)
+    more = 0 if options.header == "none" else n_header([row for _, row in head[skipped - 1 :]]) - 1
+    return _Sheet(
+        names, chain(head[skipped + more :], rows), book.sheet_names, header, OF_QUALTRICS * (more > 0)
+    )
 
 
 @lru_cache(1)
