@@ -302,6 +302,12 @@ def test_boilerplate_goes_and_the_text_stays() -> None:
     assert cleaned(kept) == kept
     page = "<p class='x'>Fish &amp; chips<br/>caf&eacute;</p><script>var x = 1 < 2;</script><!-- no -->"
     assert cleaned([page])[0].split() == ["Fish", "&", "chips", "café"]
+    feed = "&lt;p class='x'&gt;Fish &amp;amp; chips&lt;/p&gt;"
+    shown = "<p>close &lt;div&gt; with &lt;/div&gt;</p>"
+    assert [text.split() for text in cleaned([feed, shown])] == [
+        ["Fish", "&", "chips"],
+        ["close", "<div>", "with", "</div>"],
+    ]
 
 
 MANY = "words " * 300

@@ -380,6 +380,7 @@ def test_a_column_has_either_texts_or_ids(tmp_path: Path) -> None:
     Done(tmp_path, "s.csv", "--text", "id", "--id", "id").refused(
         "both the texts and the ids; give --id another"
     )
+    Done(tmp_path, "s.csv", "--text", "id,id").refused("--text id,id names a column twice")
     done = Done(tmp_path, "s.csv", "--text", "id")
     assert done.n_documents == len(TEXTS)
     assert "missing" not in done.said

@@ -305,6 +305,10 @@ class TextSource(RecordFiles, TextReader):
     @classmethod
     def open(cls, root: str, files: tuple[str, ...], options: TextOptions, tokenizer: Tokenizer) -> Self:
         """Find the columns. Raises InputError if no file has them, with the reason for the first file."""
+        if len(set(options.text)) < len(options.text):
+            raise InputError(
+                f"{option.text(','.join(options.text))} names a column twice; name each column once"
+            )
         if options.id in options.text:
             raise InputError(
                 f"the column {options.id!r} cannot hold both the texts and the ids; give {option.id} another"

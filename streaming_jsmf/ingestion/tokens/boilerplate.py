@@ -106,6 +106,7 @@ _TAGS = (
 #: Tags of other names: a start tag that is closed in the same text, and end tags.
 _OTHER_TAGS = re.compile(rf"<([A-Za-z][\w:.-]*)((?:\s+{_ATTRIBUTE})*)\s*(/?)>|</([A-Za-z][\w:.-]*)\s*>")
 _LOOKS_CLOSED = r"</[A-Za-z]|/>"
+_ESCAPED_TAG = "&lt;/[A-Za-z]"
 _ENTITY = r"&(?:[A-Za-z]{2,8}|#[0-9]{2,5}|#x[0-9A-Fa-f]{2,4});"
 #: Line ends, characters and bytes of UTF-8 as programs write them. Before a small letter, \\n may be of LaTeX.
 _ESCAPED = r"\\[nrt](?:[^a-z]|$)|\\u[0-9a-fA-F]{4}|\\x[0-9a-f]{2}"
@@ -207,6 +208,11 @@ def _reply(text: str) -> str:
     return text[: old.start()] if old and is_reply else text
 
 
+def _of_escaped_html(text: str) -> str:
+    """Unescape HTML that is escaped as a whole, as in feeds; escaped tags in HTML are what it shows."""
+    return text if "<" in text else html.unescape(text)
+
+
 def _without_other_tags(text: str) -> str:
     """Remove end tags, and start tags that end tags or attributes show to be tags."""
     tags = list(_OTHER_TAGS.finditer(text))
@@ -241,6 +247,7 @@ _RULES: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     (_ESCAPED, _each(_unescaped)),
     (_LOOKS_ENCODED, _each(partial(_ENCODED.sub, " "))),
     (_LOOKS_LIKE_MAIL, _each(_body)),
+    (_ESCAPED_TAG, _each(_of_escaped_html)),
     ("<", partial(pc.replace_substring_regex, pattern=_TAGS, replacement=" ")),
     (_LOOKS_CLOSED, _each(_without_other_tags)),
     (_ENTITY, _each(html.unescape)),
