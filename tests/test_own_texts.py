@@ -472,6 +472,16 @@ def test_texts_without_spaces_get_their_tokenizer(
     tokenizer_module._analyzer.cache_clear()
 
 
+def test_words_given_in_capitals_are_named(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ingest(folder, tmp_path / "c", IngestRequest(vocabulary=["The", "moon", "Absent", "gone"]))
+    assert "2 of the 4 words given have capital letters and are in no document: The, Absent;" in caplog.text
+    caplog.clear()
+    ingest(folder, tmp_path / "d", IngestRequest(vocabulary=["the", "moon", "gone"]))
+    assert "capital" not in caplog.text
+
+
 def test_a_vocabulary_that_is_given_is_kept_exactly(model: Path, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("the\nmoon\nabsent\nspoon\n")
     every = {"min_distinct_words": 0, "min_tokens": 0}

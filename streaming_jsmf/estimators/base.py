@@ -330,8 +330,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the model to a model store, for ``open_model`` and the command line.
 
-        Raises ``InputError`` if another model or something else is there. Some metrics of ``evaluate`` also need the
-        moments; fit with ``store`` to keep them.
+        Raises ``InputError`` if something else is there, or another model without ``overwrite``. Some metrics of
+        ``evaluate`` also need the moments; fit with ``store`` to keep them.
         """
         check_is_fitted(self, "components_")
         with as_value_errors():

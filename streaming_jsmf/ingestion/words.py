@@ -38,6 +38,7 @@ from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units
 from streaming_jsmf.ingestion.readers.base import BadRecords
+from streaming_jsmf.ingestion.readers.values import listed
 from streaming_jsmf.ingestion.repeats import hash_values
 from streaming_jsmf.ingestion.tokens.split import TokenLists, with_ngrams
 from streaming_jsmf.ingestion.tokens.stop_words import (
@@ -105,6 +106,8 @@ def choose_words(ingest: Ingest, n_documents: int, totals: Sequence[StorePath]) 
     counts = word_counts(ingest, totals)
     if ingest.vocabulary is not None:
         selection = match_words(counts, ingest.vocabulary)
+        if ingest.words is None:
+            _warn_of_capitals(selection.counts)
     else:
         stop_words = load_stop_words(ingest.curation.stop_words)
         ngrams = ingest.source.tokenizer.options.ngrams > 1
@@ -123,6 +126,18 @@ def choose_words(ingest: Ingest, n_documents: int, totals: Sequence[StorePath]) 
             f"no word of the {read} read is left after the curation ({dropped or 'there are no words'}); {advice}"
         )
     return selection
+
+
+def _warn_of_capitals(given: WordCounts) -> None:
+    absent = given.words.filter(pa.array(given.document_frequency == 0))
+    capital = absent.filter(pc.not_equal(absent, pc.utf8_lower(absent)))
+    if len(capital):
+        logger.warning(
+            "%d of the %d words given have capital letters and are in no document: %s; texts are read in lower case",
+            len(capital),
+            len(given.words),
+            listed(capital[:3].to_pylist()) + ", ..." * (len(capital) > 3),
+        )
 
 
 def new_words(ingest: Ingest, n_documents: int, totals: Sequence[StorePath]) -> dict[str, Any]:

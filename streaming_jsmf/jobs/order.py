@@ -110,13 +110,11 @@ class FoldOrder:
         """Fold groups of groups until one group is left."""
         while len(groups) > 1:
             batches = (groups[start : start + self.fan_in] for start in range(0, len(groups), self.fan_in))
-            groups = [
-                _folded(batch, fold_keys([group.key for group in batch], self.salt)[-1])
-                if len(batch) > 1
-                else batch[0]
-                for batch in batches
-            ]
+            groups = [batch[0] if len(batch) == 1 else self._of_groups(batch) for batch in batches]
         return groups[0]
+
+    def _of_groups(self, groups: Sequence[_Group]) -> _Group:
+        return _folded(groups, fold_keys([group.key for group in groups], self.salt)[-1])
 
 
 def _folded(groups: Sequence[_Group], key: str) -> _Group:
