@@ -29,6 +29,9 @@ def main() -> None:
 
     # If no thread can be started, Zarr leaves a coroutine unawaited and joins the thread at interpreter exit.
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+    # An interrupt while processes start may leave a semaphore. multiprocessing removes it in a process that takes these
+    # options, and would report it below the last line of the command.
+    sys.warnoptions.append("ignore:resource_tracker")
     try:
         interrupts.end_in_order()
         code = run()
