@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import AUTO, Curation
+from streaming_jsmf.config import AUTO, Curation, TokenOptions
 from streaming_jsmf.corpus.curation import (
     Selection,
     least_documents,
@@ -106,7 +106,7 @@ def choose_words(ingest: Ingest, n_documents: int, totals: Sequence[StorePath]) 
     counts = word_counts(ingest, totals)
     if ingest.vocabulary is not None:
         selection = match_words(counts, ingest.vocabulary)
-        if ingest.words is None:
+        if isinstance(ingest.source.options, TokenOptions):
             _warn_of_capitals(selection.counts)
     else:
         stop_words = load_stop_words(ingest.curation.stop_words)
@@ -136,7 +136,7 @@ def _warn_of_capitals(given: WordCounts) -> None:
             "%d of the %d words given have capital letters and are in no document: %s; texts are read in lower case",
             len(capital),
             len(given.words),
-            listed(capital[:3].to_pylist()) + ", ..." * (len(capital) > 3),
+            listed(capital.to_pylist()),
         )
 
 
