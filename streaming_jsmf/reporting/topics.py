@@ -96,7 +96,7 @@ class Topic:
 
 
 def read_topics(
-    model: AnyModel | Model, words: int | None = None, *, probabilities: bool = True
+    model: AnyModel, words: int | None = None, *, probabilities: bool = True
 ) -> tuple[Topic, ...]:
     """Read the topics of a model of any engine with edits applied, by number. No pass over documents.
 
@@ -189,11 +189,18 @@ def frame_of(model: AnyModel | Model, words: int | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = [
-        (topic.number, topic.share, topic.name, [*map(tuple, topic.words)])
-        for topic in by_share(read_topics(model, words))
+    count = require_word_count(words)
+    shown = shown_topics(model, NEEDED, OPTIONAL)
+    listed = shown.listed_words(count)
+    vocabulary, shares = shown.words, shown.model.arrays["topic_probability"]
+    # Not by read_topics, which also reads what its warnings need.
+    probabilities, _ = read_listed(shown.panels(), listed, shares)
+    pairs = [
+        [*zip(map(str, vocabulary[row]), known.tolist(), strict=True)]
+        for row, known in zip(listed, probabilities, strict=True)
     ]
-    return pd.DataFrame(rows, columns=["topic", "share", "label", "words"])
+    columns = {"topic": shown.numbers, "share": shares, "label": shown.names, "words": pairs}
+    return pd.DataFrame(columns).sort_values("share", ascending=False, kind="stable", ignore_index=True)
 
 
 def topic_text(topics: Sequence[Topic], *, characteristic: bool = False) -> str:
