@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from streaming_jsmf.config.fields import Settings, seed_setting, setting
+from streaming_jsmf.config.scan import partition_setting, share_setting
 from streaming_jsmf.errors import InputError, Option, option
 
 Order = Literal["share", "topic"]
@@ -107,6 +108,10 @@ class ComparisonRequest(Settings):
         Corpus of MOMENTS, for perplexity and NPMI.
     replicas
         Number of models of resampled partitions for measuring stability; 0 disables it.
+    partition_nonzeros
+        Number of nonzeros per partition of the scan of a corpus, at most a sixteenth of it with replicas.
+    sample_share
+        Share of the documents of a corpus that the scan holds in memory.
     seed
         Seed of all random draws.
     """
@@ -114,6 +119,8 @@ class ComparisonRequest(Settings):
     out: str | Path | None = setting(None, absent="the source with .choose-k appended", metavar="DIRECTORY")
     corpus: str | Path | None = setting(None, absent="its path at the time of the scan", metavar="CORPUS")
     replicas: int = setting(3, ge=0)
+    partition_nonzeros: int | None = partition_setting()
+    sample_share: float | None = share_setting()
     seed: int = seed_setting()
 
 

@@ -39,6 +39,22 @@ SCAN = "Scan"
 
 _setting = partial(setting, group=SCAN, rare=True)
 
+#: Declare the size of partitions and the share of held documents, on which the memory of a scan depends.
+partition_setting = partial(
+    _setting,
+    None,
+    absent="the larger of total / 64 and 200 per word, between 8 M and 64 M (64 per word and topic if more)",
+    ge=1,
+)
+share_setting = partial(
+    _setting,
+    None,
+    absent="all documents up to 64 M nonzeros; above, 80,000 or one per word if that is more, at most half of them",
+    metavar="SHARE",
+    gt=0,
+    le=1,
+)
+
 
 @dataclass(frozen=True)
 class ScanSettings(Settings):
@@ -56,7 +72,7 @@ class ScanSettings(Settings):
         Weight of a document. capped: its length in tokens, but at most 200. uniform: 1, as in the papers.
         length: its length.
     partition_nonzeros
-        Number of nonzeros per partition, the unit of work and of resuming.
+        Number of nonzeros per partition, the unit of work and of resuming. Smaller ones take less memory.
     seed
         Seed of all random draws. The same seed gives the same topics.
     partition_by
@@ -69,28 +85,18 @@ class ScanSettings(Settings):
         Also compute the third moment, which the engine stod requires, in an additional pass. It can be added to an
         existing store.
     sample_share
-        Share of the documents that the store holds. Requires the range finder sample.
+        Share of the documents that the store holds in memory. Requires the range finder sample.
     """
 
     max_topics: int = setting(50, ge=1)
     range_finder: RangeFinder = _setting("sample", flags=("--range",))
     document_weights: DocumentWeights = _setting("capped")
-    partition_nonzeros: int | None = _setting(
-        None,
-        absent="the larger of total / 64 and 200 per word, between 8 M and 64 M (64 per word and topic if more)",
-        ge=1,
-    )
+    partition_nonzeros: int | None = partition_setting()
     seed: int = seed_setting()
     partition_by: str | None = _setting(None, absent="none", metavar="COLUMN")
     exact: bool = _setting(False)
     third_moment: bool = setting(False, group=SCAN)
-    sample_share: float | None = _setting(
-        None,
-        absent="all documents up to 64 M nonzeros; above, 80,000 or one per word if that is more, at most half of them",
-        metavar="SHARE",
-        gt=0,
-        le=1,
-    )
+    sample_share: float | None = share_setting()
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -72,8 +72,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         Number of tasks that run at the same time, and of threads of the inference, ``transform`` and ``score``. None
         stands for one for each core.
     memory
-        Memory that all workers together may use: bytes, or a size such as 4GB. It may make the partitions of a new
-        store smaller.
+        Memory that all workers together may use: bytes, or a size such as 4GB. The fit is refused if it needs more.
     store
         Path or URL of the moments store. An existing store of the same corpus and settings is used without a scan.
         ``{corpus}`` in it stands for the fingerprint of the corpus: with it and ``max_topics``, a grid search over
@@ -117,6 +116,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
     document_weights: DocumentWeights = ScanSettings.document_weights
     max_topics: int | None = setting(None, ge=1)
     partition_nonzeros: int | None = ScanSettings.partition_nonzeros
+    sample_share: float | None = ScanSettings.sample_share
     exact: bool = ScanSettings.exact
     scheduler: str = ExecutionOptions.scheduler
     workers: int | None = setting(None, ge=1)

@@ -147,11 +147,12 @@ def run_ingest(
     origin = replace(origin, settings={**(origin.settings or {}), **execution.noted})
     with planned.folder.acquire(wanted, resumable=resumable) as publish:
         if publish is not None:
+            several = execution.scheduler in ("processes", "cluster")
             # A list of items or words needs 100 bytes more per entry.
-            processes = execution.concurrency + 1 if execution.scheduler in ("processes", "cluster") else 1
-            batches = execution.concurrency * _COPIES_OF_A_BATCH * limits.BATCH_BYTES
-            needed = processes * PROCESS_BYTES + batches
-            execution.require_memory(needed, "the ingest", f"lower {option.workers}")
+            execution.require_memory(
+                lambda n: (n * several + 1) * PROCESS_BYTES + n * _COPIES_OF_A_BATCH * limits.BATCH_BYTES,
+                "the ingest",
+            )
             with execution.executor(
                 listener,
                 target=planned.root,

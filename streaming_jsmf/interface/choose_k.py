@@ -108,7 +108,11 @@ def choose_k(
     plan = FitPlan(
         models,
         InferSettings(numbers[0]),
-        ScanSettings(seed=wanted.seed),
+        ScanSettings(
+            seed=wanted.seed,
+            partition_nonzeros=wanted.partition_nonzeros,
+            sample_share=wanted.sample_share,
+        ),
         PolishSettings(seed=wanted.seed),
         target / "moments",
         execution,
@@ -116,6 +120,10 @@ def choose_k(
         overwrite,
     )
     if node_exists(place) and read_attributes(place).get("kind") == MOMENTS_KIND:
+        if wanted.partition_nonzeros or wanted.sample_share:
+            raise InputError(
+                f"{place}: is scanned already; {option.partition_nonzeros} and {option.sample_share} are for a corpus"
+            )
         moments = open_moments(place)
         moments.eigenpairs(numbers[-1])  # raises before any work
         opened, reason = _corpus_of(moments, wanted.corpus)

@@ -7,13 +7,14 @@ import multiprocessing
 import os
 import signal
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures import Executor as Pool
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import resource_tracker
-from typing import Any
+from typing import Any, TypeAlias
 
 import dask.local
 import dask.multiprocessing
@@ -38,6 +39,10 @@ from streaming_jsmf.jobs.cluster import (
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.process_limits import PROCESS_BYTES, shortage
 from streaming_jsmf.storage.paths import StorePath
+
+#: Peak bytes of a stage by the number of tasks at the same time, and whether so many of a stage fit.
+Memory: TypeAlias = Callable[[int], int]
+Fits: TypeAlias = Callable[[Memory, int], bool]
 
 
 @dataclass(frozen=True)
@@ -134,21 +139,41 @@ class Execution(ExecutionOptions):
         """Number of threads for work in this process outside jobs, such as inference, at most the number of cores."""
         return _at_most_cores(self.concurrency)
 
-    def require_memory(self, needed: int, what: str, hint: str) -> None:
-        """Raise ``InputError`` if ``needed`` peak bytes of all workers exceed the budget or the limits of the process.
+    def require_memory(
+        self, memory: Memory, what: str, others: Callable[[Fits], list[str]] | None = None
+    ) -> None:
+        """Raise ``InputError`` if a stage, ``what``, needs more memory than the budget or the limits of the process.
 
-        ``what`` names the stage and ``hint`` says how to reduce its memory, for the message.
+        The message has both numbers and what would fit: fewer workers, more memory, or the settings that ``others``
+        finds. Nothing is changed to fit, because the result depends on the settings and not on the memory.
         """
+        lack = self._lack(memory, self.concurrency)
+        if lack is None:
+            return
+
+        def fits(memory: Memory, workers: int) -> bool:
+            return self._lack(memory, workers) is None
+
+        most = bisect_left(range(1, self.concurrency), True, key=lambda n: not fits(memory, n))
+        advice = [str(option.workers(most))] if most else []
+        advice += [] if others is None else others(fits)
+        within = self.memory is None or memory(self.concurrency) <= self.memory
+        mib = -(-memory(self.concurrency) // 2**20)
+        advice.append("a larger limit" if within else str(option.memory(f"{mib}MiB")))
+        raise InputError(
+            f"{what} needs {lack}; use {', '.join(advice[:-1])}{' or ' * (len(advice) > 1)}{advice[-1]}"
+        )
+
+    def _lack(self, memory: Memory, workers: int) -> str | None:
+        """The memory of so many tasks at the same time and what there is, if that is less; otherwise None."""
+        needed = memory(workers)
         if self.memory is not None and needed > self.memory:
-            raise InputError(
-                f"{what} needs about {format_bytes(needed)} and {option.memory} allows {format_bytes(self.memory)}; "
-                f"{hint}, or raise {option.memory}"
-            )
-        # Limits apply to each process. The limits of workers of a running scheduler are unknown here.
-        processes = 1 if self.scheduler in ("threads", "synchronous") else self.concurrency
-        short = shortage(max(0, needed // processes - PROCESS_BYTES), self.concurrency // processes)
-        if short is not None and not is_address(self.scheduler):
-            raise InputError(f"{what} needs {short}; {hint}, or raise the limit")
+            return f"about {format_bytes(needed)} and {option.memory} allows {format_bytes(self.memory)}"
+        if is_address(self.scheduler):
+            return None  # the limits of its workers are unknown here
+        # Limits apply to each process.
+        processes = 1 if self.scheduler in ("threads", "synchronous") else workers
+        return shortage(max(0, needed // processes - PROCESS_BYTES), workers // processes)
 
     @contextmanager
     def executor(

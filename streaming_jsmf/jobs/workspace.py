@@ -13,7 +13,7 @@ from typing import Any, Self, TypeAlias
 
 from numpy.typing import NDArray
 
-from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError, StreamingJSMFError, option
+from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError, StreamingJSMFError
 from streaming_jsmf.fingerprint import differences, fingerprint
 from streaming_jsmf.jobs.checkpoints import FILES, PARTIALS, RECORDS, Checkpoints, Record
 from streaming_jsmf.jobs.events import Listener, silent
@@ -108,7 +108,7 @@ class Workspace:
         ``InputError`` if the memory budget is too small, or as ``Execution.executor``.
         """
         execution = execution or Execution()
-        execution.require_memory(memory(execution.concurrency), f"the {self.what}", f"lower {option.workers}")
+        execution.require_memory(memory, f"the {self.what}")
         return execution.executor(listener, target=self.root, sources=sources, on_bad_input=self.remove)
 
     def start(

@@ -1,17 +1,21 @@
-"""Projects the memory of a scan, and the partition size that fits a budget, before anything is read."""
+"""Projects the memory of a scan, and finds the settings that would fit a budget, before anything is read."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
-from math import floor
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
 
 from streaming_jsmf.config import ScanSettings
-from streaming_jsmf.config.scan import default_sample
+from streaming_jsmf.config.scan import LARGEST_SAMPLE
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.units import Partition, WorkUnit
+from streaming_jsmf.corpus.units import Partition, plan_partitions
 from streaming_jsmf.errors import option
-from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.execution import Execution, Fits, Memory
 from streaming_jsmf.linalg.csr import ROW_BLOCK_BYTES
 from streaming_jsmf.linalg.tensor import NONZERO_BLOCK
 from streaming_jsmf.moments.manifest import StoreManifest
@@ -27,9 +31,6 @@ BYTES_PER_NONZERO = 8
 
 #: Additional bytes of a nonzero of the row group being read: Arrow's values, float64 copies.
 BYTES_PER_NONZERO_READ = 32
-
-#: Partition sizes that are chosen to fit a memory budget are multiples of this.
-PARTITION_STEP = 1_000_000
 
 
 def scan_memory(
@@ -70,51 +71,60 @@ def _fixed_bytes(n_words: int, settings: ScanSettings, row_group: int) -> int:
     return row_group * BYTES_PER_NONZERO_READ + tall + max(ROW_BLOCK_BYTES, 8 * NONZERO_BLOCK)
 
 
-def fitting_settings(
-    settings: ScanSettings, n_words: int, units: Sequence[WorkUnit], execution: Execution
-) -> ScanSettings:
-    """Settings whose documents and partitions fit ``execution.memory``.
-
-    The store holds a smaller share of the documents if all do not fit. Partition sizes are rounded down to millions of
-    nonzeros. Both become part of the settings and their fingerprint. Settings are unchanged without a memory budget,
-    where they are explicit or the defaults fit, and if nothing fits (the scan is then refused).
-    """
-    if execution.memory is None or not units:
-        return settings
-    rows, nonzeros = (sum(getattr(unit, name) for unit in units) for name in ("rows", "nonzeros"))
-    row_group, workers = max(unit.nonzeros for unit in units), execution.concurrency
-    fixed, budget = _fixed_bytes(n_words, settings, row_group), execution.memory - PROCESS_BYTES
-    share: float | None = None
-    if settings.range_finder == "sample":
-        least = fixed + BYTES_PER_NONZERO * (row_group + PARTITION_STEP)
-        room = budget - max(workers * least, _final_bytes(n_words, settings))
-        most = floor(100 * room / held_bytes(1.0, max(nonzeros, 1))) / 100
-        share = settings.held_share(rows, n_words, nonzeros)
-        if settings.sample_share is None and 0 < most < share:
-            share = min(most, default_sample(rows, n_words, nonzeros))
-            settings = replace(settings, sample_share=share)
-    room = (budget - held_bytes(share, nonzeros)) // workers - fixed
-    size = int(min(room / max(_bytes_held(settings, share), 1 / nonzeros), nonzeros)) if room > 0 else 0
-    # A partition ends with a row group, so it may exceed the requested size by one row group.
-    size = (size - row_group) // PARTITION_STEP * PARTITION_STEP
-    own, usual = settings.partition_nonzeros, settings.partition_budget(nonzeros, n_words)
-    if own is not None or size < PARTITION_STEP or size >= usual:
-        return settings
-    return replace(settings, partition_nonzeros=size)
-
-
 def require_scan_memory(
-    manifest: StoreManifest, path: StorePath, execution: Execution, corpora: Sequence[Corpus] = ()
+    manifest: StoreManifest,
+    path: StorePath,
+    execution: Execution,
+    corpora: Sequence[Corpus] = (),
+    *,
+    is_new: bool = False,
 ) -> None:
-    """Raise ``InputError`` if a scan needs more memory than the budget; ``corpora`` as for ``load_partitions``."""
+    """Raise ``InputError`` if a scan needs more memory than the budget; ``corpora`` as for ``load_partitions``.
+
+    For a new store the message names settings with which the scan fits.
+    """
     settings = manifest.scan_settings
     if settings.exact:
         require_matrix_memory(manifest.n_words, path, execution)
     if execution.memory is None and not is_limited():
         return
     partitions = load_partitions(manifest, path, corpora)
-    execution.require_memory(
-        scan_memory(manifest.n_words, settings, partitions, execution.concurrency, manifest.sample_share),
-        "the scan",
-        f"lower {option.sample_share}, {option.partition_nonzeros}, {option.max_topics} or {option.workers}",
-    )
+    memory = partial(scan_memory, manifest.n_words, settings, partitions, sample_share=manifest.sample_share)
+    others = partial(_fitting, manifest, partitions, execution.concurrency) if is_new else None
+    execution.require_memory(memory, "the scan", others)
+
+
+def _fitting(manifest: StoreManifest, partitions: Sequence[Partition], workers: int, fits: Fits) -> list[str]:
+    """The largest share of held documents and the largest partitions that fit, if need be with one worker."""
+    held, rows = manifest.sample_share, sum(partition.rows for partition in partitions)
+    shares = [] if held is None else _round_numbers(min(manifest.n_words / rows, LARGEST_SAMPLE), held)
+    row_group = max(unit.nonzeros for partition in partitions for unit in partition.units)
+    sizes = [*map(int, _round_numbers(row_group, manifest.partition_budget))]
+
+    def memory(**fields: Any) -> Memory:
+        settings = replace(manifest.scan_settings, **fields)
+        planned = [
+            part
+            for _, same in groupby(partitions, attrgetter("label"))
+            for part in plan_partitions(
+                [unit for partition in same for unit in partition.units],
+                settings.partition_nonzeros or manifest.partition_budget,
+            )
+        ]
+        share = settings.sample_share or held
+        return partial(scan_memory, manifest.n_words, settings, tuple(planned), sample_share=share)
+
+    for tasks in (workers, 1):
+        found = []
+        for name, numbers in (("sample_share", shares), ("partition_nonzeros", sizes)):
+            count = bisect_left(numbers, True, key=lambda number: not fits(memory(**{name: number}), tasks))
+            found += [str(getattr(option, name)(number)) for number in numbers[:count][-1:]]
+        if found:
+            return found if tasks == workers else [f"{option.workers(1)} with {each}" for each in found]
+    return []
+
+
+def _round_numbers(least: float, below: float) -> list[float]:
+    """Numbers of two digits, ascending, from ``least`` to less than ``below``."""
+    numbers = (float(f"{digits}e{power}") for power in range(-8, 12) for digits in range(10, 100))
+    return [number for number in numbers if least <= number < below]

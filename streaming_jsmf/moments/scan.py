@@ -13,7 +13,6 @@ from typing import Any
 from streaming_jsmf.config import ScanSettings, fields_given, settings_of, takes
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.format import corpus_root
-from streaming_jsmf.corpus.units import list_units
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.jobs.checkpoints import RECORDS
 from streaming_jsmf.jobs.events import Listener, silent
@@ -28,7 +27,7 @@ from streaming_jsmf.moments.manifest import (
     relocate,
     with_third_moment,
 )
-from streaming_jsmf.moments.memory import fitting_settings, require_scan_memory
+from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.run import repair_words, run_stages, switch, write_empty_store
 from streaming_jsmf.moments.store import Moments, open_moments, read_store
 from streaming_jsmf.storage.lock import recover, sole_writer
@@ -60,7 +59,6 @@ def scan(
     one to be removed. ``corpus`` may be an open corpus. The fields of ``ScanSettings`` and ``Execution`` are also
     keyword arguments.
 
-    With a memory budget and no partition size, a new store gets a size that fits (see ``fitting_settings``).
     With ``overwrite`` a store of another corpus or with other settings is removed and made again.
 
     Raises
@@ -100,7 +98,7 @@ def scan(
     else:
         assert stored is not None
         if not begun:
-            settings = None if settings is None else _as_stored(stored, settings, execution)
+            settings = None if settings is None else _as_stored(stored, settings)
             require_changeable(stored, corpus, settings, changes)
         start = partial(_continued, path, begun, execution)
         sources = () if begun else _sources(stored, changes)
@@ -134,18 +132,16 @@ def _planned(
 ) -> Callable[[Executor], Moments] | None:
     """The scan of a corpus into a new store or one that contains it; None if the store is complete and intact."""
     # Another store is replaced with ``overwrite``.
-    if stored is None:
-        asked = _new(corpus, settings, execution)
-    else:
-        asked = new_manifest(corpus, _as_stored(stored, settings, execution))
+    asked = new_manifest(corpus, settings if stored is None else _as_stored(stored, settings))
     found = _wanted_store(corpus, path, asked, overwrite).find()
     if found is Found.MADE:
         _clear_leftovers(read_store(path))
         return None
     if found is Found.OTHER:
-        asked = _new(corpus, settings, execution)
-    after = asked if stored is None or found is Found.OTHER else _completed(stored, corpus, asked)
-    require_scan_memory(after, path, execution, [corpus])
+        asked = new_manifest(corpus, settings)
+    is_new = stored is None or found is Found.OTHER
+    after = asked if stored is None or is_new else _completed(stored, corpus, asked)
+    require_scan_memory(after, path, execution, [corpus], is_new=is_new)
     return partial(_scanned, corpus, path, asked, found is Found.OTHER)
 
 
@@ -166,12 +162,6 @@ def _scanned(
         repair_words(store)
     run_stages(store, executor, [corpus])
     return store
-
-
-def _new(corpus: Corpus, settings: ScanSettings, execution: Execution) -> StoreManifest:
-    """The manifest of a new store, with settings that fit the memory budget."""
-    fitting = fitting_settings(settings, corpus.n_words, list_units(corpus), execution)
-    return new_manifest(corpus, fitting)
 
 
 def _completed(store: Moments, corpus: Corpus, asked: StoreManifest) -> StoreManifest:
@@ -243,17 +233,9 @@ def _wanted(
     return changes, ScanSettings(third_moment=changes.third_moment)
 
 
-def _as_stored(store: Moments, wanted: ScanSettings, execution: Execution) -> ScanSettings:
-    """The requested settings with the choices of an existing store where they leave a choice."""
-    # If they then differ from the store's only by fewer topics, the store's are returned.
+def _as_stored(store: Moments, wanted: ScanSettings) -> ScanSettings:
+    """The requested settings, or those of an existing store if they differ only by more topics."""
     stored = replace(store.settings, third_moment=wanted.third_moment)
-    if execution.memory is not None:
-        # The store may have been started with another budget or number of workers.
-        wanted = replace(
-            wanted,
-            partition_nonzeros=wanted.partition_nonzeros or stored.partition_nonzeros,
-            sample_share=wanted.sample_share or stored.sample_share,
-        )
     if stored.max_topics <= wanted.max_topics or replace(stored, max_topics=wanted.max_topics) != wanted:
         return wanted
     logger.info("%s: this scan supports up to %d topics and is used as it is", store.path, stored.max_topics)

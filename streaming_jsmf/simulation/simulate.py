@@ -39,7 +39,7 @@ from streaming_jsmf.corpus.shards import (
 from streaming_jsmf.corpus.totals import number_of_ranges
 from streaming_jsmf.corpus.vocabulary import WordCounts
 from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory, wanted_corpus
-from streaming_jsmf.errors import InputError, option
+from streaming_jsmf.errors import InputError
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.events import Listener, silent
@@ -113,9 +113,7 @@ def simulate_lda(
     if not is_free(path) and SIMULATED not in read_manifest(str(path)).settings:
         raise InputError(f"{path}: simulate did not make this corpus; give another path, or remove it")
     execution.require_memory(
-        simulation_memory(settings, execution),
-        "the simulation",
-        f"lower the vocabulary size, the topics or {option.workers}",
+        lambda workers: simulation_memory(settings, replace(execution, workers=workers)), "the simulation"
     )
     corpus = wanted_corpus(path, simulation.arguments, overwrite=overwrite)
     wanted = replace(corpus, is_intact=lambda: corpus.is_intact() and bool(read_truth(path)))
