@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import random
+import re
 import shutil
 import subprocess
 import time
@@ -156,6 +158,45 @@ def test_the_model_follows_its_source(folder: Path, change: str) -> None:
     require_same_topics(folder, before)
     if None in files.values():
         assert digests(folder / "fresh") == digests(folder / "model.moments")
+
+
+def test_a_corpus_that_has_grown_is_one_corpus(folder: Path) -> None:
+    """Evaluate, report, choose-k and info say what they say of a model that was fitted at once."""
+    model, corpus, moments = (folder / name for name in ("model", "model.corpus", "model.moments"))
+    k = ("--scheduler", "synchronous")
+    for gone, new in ((), (3,)), ((), (4, 5)), ((0, 4), (6,)):
+        for day in gone:
+            (folder / "news" / f"day{day}.csv").unlink()
+        for day in new:
+            write_day(folder / "news", day, texts(30, day))
+        printed("update", model, folder / "news", *k)
+        counted = json.loads(printed("evaluate", model, "--corpus", corpus, "--json", *k))
+        assert counted["corpus"]["training"]
+        assert json.loads(printed("evaluate", model, "--json", *k))["metrics"] == counted["metrics"]
+        info = json.loads(printed("info", moments, "--json"))
+        assert [each["fingerprint"] for each in info["corpora"]] == [open_corpus(corpus).fingerprint]
+        assert info["corpora"][0]["shards"] == sum(shard.rows > 0 for shard in open_corpus(corpus).shards)
+        assert not sj.update(model, folder / "news", execution=SYNCHRONOUS).anything
+    assert len(sj.open_moments(moments).manifest.corpora) > 1, "it consists of sections"
+    made = read_model(model)
+    listed = {**made.provenance, "corpus_fingerprints": [*made.corpora, *made.corpora]}
+    assert dataclasses.replace(made, provenance=listed).corpora == made.corpora, "as models before 2026-11-28"
+    fresh = sj.fit(corpus, folder / "fresh", len(SUBJECTS), execution=SYNCHRONOUS)
+    wanted = json.loads(printed("evaluate", fresh.path, "--corpus", corpus, "--json", *k))
+    assert counted["metrics"].keys() == wanted["metrics"].keys()
+    assert counted["missing"] == wanted["missing"]
+    pages = [printed_page(path, folder / "page.html") for path in (model, fresh.path)]
+    assert "one whole corpus" not in "".join(pages)
+    assert [re.findall("corpus [0-9]", page) for page in pages] == [["corpus 0"]] * 2
+    topics = ("--topics", "3,6", "--json", *k)
+    grown, at_once = (json.loads(printed("choose-k", place, *topics)) for place in (moments, corpus))
+    assert [row.keys() for row in grown["rows"]] == [row.keys() for row in at_once["rows"]]
+    assert grown["suggested"] == at_once["suggested"] == len(SUBJECTS)
+
+
+def printed_page(model: Path, page: Path) -> str:
+    printed("report", model, page, "--overwrite")
+    return page.read_text()
 
 
 @pytest.fixture(params=["memory", pytest.param("s3", marks=pytest.mark.slow)])

@@ -257,10 +257,9 @@ def _hint(path: StorePath) -> str:
 
 def training_fingerprint(model: Model) -> str | None:
     """Fingerprint of the training corpus; None for several corpora or part of one."""
-    corpora = model.provenance.get("corpus_fingerprints") or []
-    if len(corpora) != 1 or model.provenance.get("partitions") is not None:
+    if len(model.corpora) != 1 or model.provenance.get("partitions") is not None:
         return None
-    return str(corpora[0])
+    return model.corpora[0]
 
 
 def is_training_corpus(model: Model, counts: SelectedCounts) -> bool:

@@ -147,7 +147,7 @@ def _gather(
         except Unavailable as reason:
             reasons[name] = str(reason)
     if {"counts", "cooccurrence"} <= found.keys():
-        corpora = [each.fingerprint for each in found["moments"].manifest.corpora]
+        corpora = [each.fingerprint for each in found["moments"].manifest.whole_corpora]
         if found["moments"].settings.exact and corpora == [found["counts"].corpus["fingerprint"]]:
             found["counts"] = replace(found["counts"], sketch=None)  # nothing is estimated
     return found, reasons
@@ -241,10 +241,10 @@ def _require_same_contents(model: Model, moments: Moments) -> None:
     manifest, made = moments.manifest, model.provenance
     # A third moment added since then changes nothing else.
     settings = manifest.range_key
-    fingerprints = [entry.fingerprint for entry in manifest.corpora]
+    fingerprints = tuple(entry.fingerprint for entry in manifest.whole_corpora)
     documents = model.metrics.get("n_documents")
     same = (
-        made.get("corpus_fingerprints", fingerprints) == fingerprints
+        model.corpora in ((), fingerprints)
         and made.get("settings_fingerprint", settings) == settings
         and (made.get("partitions") is not None or documents in (None, moments.n_documents))
     )

@@ -120,7 +120,7 @@ def _describe_moments(store: Moments) -> dict[str, Any]:
         "words": store.n_words,
         "corpora": [
             {"path": entry.path, "fingerprint": entry.fingerprint, "shards": len(entry.shards)}
-            for entry in store.manifest.corpora
+            for entry in store.manifest.whole_corpora
         ],
         **_sample_of(store),
         "settings": store.manifest.settings,

@@ -284,8 +284,7 @@ def _require_same(path: StorePath, asked: Mapping[str, Any]) -> None:
 
     def stored() -> dict[str, Any]:
         model = read_model(path, ())
-        corpora = model.provenance.get("corpus_fingerprints") or [""]
-        return {"corpus": corpora[0], **model.settings}
+        return {"corpus": next(iter(model.corpora), ""), **model.settings}
 
     # Whether the model is intact is not asked yet.
     Wanted(path, asked, stored, lambda: False).find()

@@ -224,7 +224,7 @@ def _corpus(
         raise InputError(
             f"{root}: its corpus {place} is missing, and {shown} is not a corpus; give the corpus that it was fitted to"
         )
-    since = (model.provenance.get("corpus_fingerprints") or [""])[0]
+    since = next(iter(model.corpora), "")
     return grow_corpus(source, place, reading, execution, listener, vanished=vanished, since=since)
 
 
@@ -262,9 +262,9 @@ class _Updater:
         """Update the model at ``path`` if it is of another corpus; whether it was, and what its last update changed."""
         of = self.corpus.fingerprint
         # All arrays are verified, also if there is nothing to do.
-        made = read_model(path).provenance
-        if {*made.get("corpus_fingerprints", ())} == {of}:
-            return False, made.get("update")
+        made = read_model(path)
+        if made.corpora == (of,):
+            return False, made.provenance.get("update")
         with wanted_model(path, {"corpus": of}, overwrite=True).writing():
             present = read_model(path)
             model, succession = Succession.between(present, self._found(present, path))

@@ -353,9 +353,9 @@ def _shards_named(manifest: StoreManifest, name: str) -> set[tuple[int, str]]:
                 found.add((number, shard))
             elif name in (shard, shard.rsplit("/", 1)[-1]):
                 named.append((number, shard, place))
-    if not found and len(named) > 1:
-        places = ", ".join(place for *_, place in named)
-        raise InputError(f"{name} could be any of {places}; give the path of one")
+    places = dict.fromkeys(place for *_, place in named)
+    if not found and len(places) > 1:
+        raise InputError(f"{name} could be any of {', '.join(places)}; give the path of one")
     return found or {(number, shard) for number, shard, _ in named}
 
 

@@ -60,7 +60,7 @@ def write_word_ids(path: StorePath, arrays: Sequence[NDArray[np.int64] | None]) 
 
 
 class CorpusEntry(Strict):
-    """A corpus in the store.
+    """A corpus in the store, or a section of one that has grown.
 
     ``path`` is its ``Corpus.location``; ``shards`` maps the names of non-empty shards to their sha256; ``word_ids``
     maps its words to ids in the store (None: the same ids); ``tokens`` describes the tokenization of its texts, if
@@ -115,8 +115,17 @@ class StoreManifest(Strict):
         return ScanSettings(**self.settings)
 
     @property
+    def whole_corpora(self) -> tuple[CorpusEntry, ...]:
+        """The corpora, each once with all its shards; a corpus that has grown is several of ``corpora``."""
+        whole: dict[str, CorpusEntry] = {}
+        for entry in self.corpora:
+            same = whole.get(entry.fingerprint, entry)
+            whole[entry.fingerprint] = same.model_copy(update={"shards": {**same.shards, **entry.shards}})
+        return tuple(whole.values())
+
+    @property
     def paths(self) -> tuple[str, ...]:
-        return tuple(entry.path for entry in self.corpora)
+        return tuple(entry.path for entry in self.whole_corpora)
 
     @property
     def tokens(self) -> dict[str, Json] | None:
@@ -227,7 +236,7 @@ def following(manifest: StoreManifest, corpus: Corpus) -> StoreManifest:
     """The manifest with exactly the documents of ``corpus``, which has the words of the store.
 
     Partitions without changed shards stay. The other documents are planned as a section at the end, as if they were a
-    corpus that is added. The basis is kept if nothing is removed.
+    corpus that is added: both are entries of the one corpus. The basis is kept if nothing is removed.
     """
     hashes, by = {shard.name: shard.sha256 for shard in corpus.shards}, manifest.settings.get("partition_by")
     staying = [

@@ -215,7 +215,7 @@ def _discard_unusable(path: StorePath) -> None:
     """Remove a store of a single bad corpus, which can never be completed: corrected, it has another fingerprint."""
     if node_exists(path):
         store = read_store(path)
-        if len(store.manifest.corpora) == 1 and store.outcome("range") is None:
+        if len(store.manifest.whole_corpora) == 1 and store.outcome("range") is None:
             remove_store(path)
 
 
@@ -254,7 +254,7 @@ def _clear_leftovers(store: Moments) -> None:
 
 def _warn_of_other_contents(store: Moments, corpus: Corpus) -> None:
     """Warn if the store contains more or less than the corpus."""
-    others = [e.path for e in store.manifest.corpora if e.fingerprint != corpus.fingerprint]
+    others = [e.path for e in store.manifest.whole_corpora if e.fingerprint != corpus.fingerprint]
     if others:
         logger.warning("%s holds more than %s: %s", store.path, corpus.location, ", ".join(others))
     held = {digest for entry in store.manifest.corpora for digest in entry.shards.values()}

@@ -202,7 +202,7 @@ def _check_of_topics(topics: Sequence[Topic]) -> Check:
 
 def _making(model: Model) -> dict[str, dict[str, str]]:
     made = model.provenance
-    corpora = {f"corpus {number}": of for number, of in enumerate(made.get("corpus_fingerprints") or ())}
+    corpora = {f"corpus {number}": of for number, of in enumerate(model.corpora)}
     names = ("fingerprint", "moments", "settings_fingerprint", "partitions")
     sources = {name: made[name] for name in names if made.get(name) is not None}
     tables = {

@@ -95,7 +95,7 @@ class InferPlan:
             "engine": self.settings.engine,
             "moments": location(self.moments.path),
             "fingerprint": self.fingerprint,
-            "corpus_fingerprints": [entry.fingerprint for entry in manifest.corpora],
+            "corpus_fingerprints": [entry.fingerprint for entry in manifest.whole_corpora],
             "tokens": manifest.tokens,
             "scan_settings": manifest.settings,
             "settings_fingerprint": manifest.range_key,

@@ -85,6 +85,11 @@ class Model:
         return str(self.provenance.get("engine", "lr-jsmf"))
 
     @property
+    def corpora(self) -> tuple[str, ...]:
+        """Fingerprints of the corpora; models of earlier versions list a corpus again each time that it has grown."""
+        return tuple(dict.fromkeys(map(str, self.provenance.get("corpus_fingerprints") or ())))
+
+    @property
     def request(self) -> Mapping[str, Any]:
         """What identifies the call that made the model; see ``request_of_model``."""
         return request_of_model(self.provenance.get("fingerprint"), self.settings)
