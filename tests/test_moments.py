@@ -40,18 +40,18 @@ from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg import csr, eigen
 from streaming_jsmf.moments import memory as planning
-from streaming_jsmf.moments.changes import Changes
-from streaming_jsmf.moments.memory import fitting_settings, scan_memory
+from streaming_jsmf.moments.manifest import new_manifest
+from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import load_partition
 from streaming_jsmf.moments.select import select_partitions
 from streaming_jsmf.moments.stages import cooccurrence as stage_module
 from streaming_jsmf.moments.stages.range import RangeReduction
-from streaming_jsmf.moments.store import open_moments, read_store
+from streaming_jsmf.moments.store import Moments, open_moments, read_store
 from streaming_jsmf.storage import arrays
 from streaming_jsmf.storage.arrays import read_array, write_array
 from tests import reference
 from tests.corpora import BAD_BAGS, Planted, planted, write_corpus, write_lists
-from tests.outcomes import Command, refused
+from tests.outcomes import Command, Outcome, refused
 from tests.stores import SMALL, dense, digests, partial_names, scanned
 
 
@@ -254,83 +254,116 @@ def test_the_error_names_a_command_that_adds_the_third_moment(
     assert invoke(*infer).code == 0
 
 
-# -- Partitions that fit a memory budget: chosen once, recorded, and kept on the next run --
+# -- What does not fit a memory budget is refused with settings that fit; nothing is chosen quietly --
 
 
 #: A corpus of 300 M nonzeros in row groups of 1 M, as its footers describe it.
 UNITS = tuple(WorkUnit(f"part-{i:05d}", 0, 10_000, 1_000_000, f"{i:064x}") for i in range(300))
 MIB = 2**20
 
-
-@pytest.mark.parametrize(
-    ("n_words", "memory", "workers"), [(20_000, 5_130, 2), (100_000, 5_560, 2), (20_000, 5_033, 1)]
-)
-def test_the_largest_partitions_that_fit_are_chosen(n_words: int, memory: int, workers: int) -> None:
-    everything = ScanSettings(sample_share=1.0)
-    chosen = fitting_settings(everything, n_words, UNITS, Execution("threads", workers, memory * MIB))
-    size = chosen.partition_nonzeros
-    assert size is not None
-    assert size < ScanSettings().partition_budget(300_000_000, n_words)
-    needed = [
-        scan_memory(n_words, chosen, plan_partitions(UNITS, larger), workers, 1.0)
-        for larger in (size, size + 4_000_000)
-    ]
-    assert needed[0] <= memory * MIB < needed[1]
+#: Settings on which the memory of a scan depends.
+SIZES = ("--sample-share", "--partition-nonzeros")
 
 
-def test_documents_that_do_not_fit_are_sampled() -> None:
-    nonzeros, n_words, held = 40_000_000, 20_000, []
-    units = tuple(replace(unit, rows=400_000, nonzeros=nonzeros // 10) for unit in UNITS[:10])
-    for memory in (2000, 900, 700):
-        execution = Execution("threads", 1, memory * MIB)
-        chosen = fitting_settings(ScanSettings(), n_words, units, execution)
-        share = chosen.held_share(400_000 * 10, n_words, nonzeros)
-        held.append(share)
-        partitions = plan_partitions(units, chosen.partition_budget(nonzeros, n_words))
-        assert scan_memory(n_words, chosen, partitions, 1, share) <= memory * MIB
-    assert held[0] == 1 > held[1] >= held[2] > 0
-
-
-def test_memory_to_spare_a_size_of_ones_own_and_no_hope_change_nothing() -> None:
-    own = ScanSettings(partition_nonzeros=40_000_000)
-    for chosen, memory in (
-        (ScanSettings(), 64_000),
-        (ScanSettings(), None),
-        (own, 900),
-        (ScanSettings(), 300),
-    ):
-        execution = Execution("threads", 2, None if memory is None else memory * MIB)
-        assert fitting_settings(chosen, 100_000, UNITS, execution) == chosen
-
-
-def test_the_chosen_size_is_a_setting_of_the_store_and_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("verb", ["scan", "fit", "choose-k"])
+@pytest.mark.parametrize(("budget", "workers"), [(380, 1), (400, 2), (440, 3), (500, 3), (520, 4)])
+def test_what_does_not_fit_is_refused_with_what_fits(
+    verb: str,
+    budget: int,
+    workers: int,
+    corpus_path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    invoke: Command,
 ) -> None:
-    monkeypatch.setattr(planning, "PARTITION_STEP", 1000)
-    corpus = write_corpus(tmp_path / "c", planted(600, 120, 4, length=60, seed=1).counts, row_group_rows=20)
-    nonzeros, settings = open_corpus(corpus).nonzeros, ScanSettings(max_topics=4)
+    # As if each nonzero were a thousand.
+    monkeypatch.setattr(planning, "BYTES_PER_NONZERO", 8000)
+    monkeypatch.setattr(planning, "held_bytes", lambda share, nonzeros: int(9000 * (share or 0) * nonzeros))
+    for name, nonzeros in (
+        ("SMALLEST_PARTITION", 5000),
+        ("LARGEST_PARTITION", 5000),
+        ("NONZEROS_PER_ENTRY", 0),
+    ):
+        monkeypatch.setattr(f"streaming_jsmf.config.scan.{name}", nonzeros)
+    rest = {"scan": ["--max-topics", 4], "fit": ["--topics", 4], "choose-k": ["--topics", "3,4"]}[verb]
 
-    def budget(size: int) -> int:
-        parts = plan_partitions(list_units(open_corpus(corpus)), size)
-        return scan_memory(120, settings, parts, 1, 1.0) + 2000 * planning.BYTES_PER_NONZERO
+    def run(place: str, *options: object) -> Outcome:
+        target = ["--out", tmp_path / place] if verb == "choose-k" else [tmp_path / place]
+        return invoke(verb, corpus_path, *target, *rest, "--scheduler", "threads", *options)
 
-    small, large = (Execution("synchronous", memory=budget(size)) for size in (nonzeros // 4, nonzeros // 2))
-    first = scan(corpus, tmp_path / "m", settings, small)
-    size = first.settings.partition_nonzeros
-    assert size is not None
-    assert len(first.manifest.partitions) > 2
-    again = scan(corpus, tmp_path / "m", settings, large)
-    assert again.digests() == first.digests()
-    assert again.settings.partition_nonzeros == size
-    more = write_corpus(tmp_path / "more", planted(60, 120, 4, length=60, seed=2).counts)
-    grown = scan(corpus, tmp_path / "m", settings, large, changes=Changes(add=[str(more)]))
-    assert grown.settings == first.settings
-    grown = scan(corpus, tmp_path / "m", settings, large, changes=Changes(remove=[str(more)]))
-    assert grown.digests() == first.digests()
-    same = scan(corpus, tmp_path / "n", ScanSettings(max_topics=4, partition_nonzeros=size))
-    assert same.digests() == first.digests()
-    with pytest.raises(InputError, match="partition_nonzeros"):
-        scan(corpus, tmp_path / "m", settings)
+    def store(place: str) -> Moments:
+        inner = {"scan": place, "fit": f"{place}.moments", "choose-k": f"{place}/moments"}[verb]
+        return open_moments(tmp_path / inner)
+
+    limited = ("--workers", workers, "--memory", f"{budget}MiB")
+    outcome = run("refused", *limited)
+    assert outcome.code == 2
+    assert [*tmp_path.iterdir()] == []
+    message = outcome.err.splitlines()[-1]
+    assert re.search(
+        rf"the scan needs about [0-9.]+ MiB and --memory allows {budget}.00 MiB; use --", message
+    )
+    advice = re.split(", | or ", message.partition("; use ")[2])
+    assert run("usual").code == 0
+    for number, advised in enumerate(advice):
+        chosen = advised.replace(" with ", " ").split()
+        assert run(f"fits{number}", *limited, *chosen).code == 0, advised
+        settings = [
+            part for name in SIZES if name in chosen for part in (name, chosen[chosen.index(name) + 1])
+        ]
+        assert run(f"same{number}", *settings).code == 0
+        assert store(f"fits{number}").digests() == store(f"same{number}").digests()
+        assert (store(f"same{number}").digests() == store("usual").digests()) == (not settings)
+        # The budget is no part of the request.
+        assert run(f"fits{number}", *settings, "--memory", "9GB", "--workers", 1).code == 0
+        assert run(f"fits{number}", *settings, "--memory", "300MiB").code == 0, "it is there"
+    assert advice[-1].startswith("--memory")
+
+
+@pytest.mark.parametrize("n_words", [20_000, 100_000])
+@pytest.mark.parametrize("share", [None, 1.0])
+@pytest.mark.parametrize("workers", [1, 2, 8])
+@pytest.mark.parametrize("part", [0.2, 0.6, 0.95])
+def test_the_largest_settings_that_fit_are_advised(
+    n_words: int,
+    share: float | None,
+    workers: int,
+    part: float,
+    corpus_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = ScanSettings(sample_share=share)
+    held = settings.held_share(3_000_000, n_words, 300_000_000)
+    budget = settings.partition_budget(300_000_000, n_words)
+
+    def needed(tasks: int, share: float = held, size: int = budget) -> int:
+        return scan_memory(n_words, settings, plan_partitions(UNITS, size), tasks, share)
+
+    manifest = new_manifest(open_corpus(corpus_path), settings).changed(
+        n_words=n_words, partition_budget=budget, sample_share=held
+    )
+    monkeypatch.setattr(planning, "load_partitions", lambda *_: plan_partitions(UNITS, budget))
+    memory = int(needed(1, 0.01, 1_000_000) * (1 - part) + part * needed(workers))
+    with pytest.raises(InputError, match="the scan needs about") as refused:
+        planning.require_scan_memory(
+            manifest, corpus_path, Execution("threads", workers, memory), is_new=True
+        )
+    *advice, last = re.split(", | or ", str(refused.value).partition("; use ")[2])
+    assert last == f"memory='{-(-needed(workers) // MIB)}MiB'"
+    for advised in advice:
+        values = dict(re.findall(r"(\w+)=([0-9.]+)", advised))
+        tasks = int(values.get("workers", workers))
+        share, size = float(values.get("sample_share", held)), int(values.get("partition_nonzeros", budget))
+        assert needed(tasks, share, size) <= memory
+        if "sample_share" in values:
+            assert needed(tasks, 1.11 * share) > memory
+        elif "partition_nonzeros" in values:
+            assert needed(tasks, share, size + size // 9 + 2_000_000) > memory
+        else:
+            assert needed(tasks + 1) > memory
+    least = max(n_words / 3_000_000, 0.0067)
+    assert advice or needed(1, least) > memory
+    assert all(" with " not in advised for advised in advice) or needed(workers, least) > memory
 
 
 @pytest.mark.parametrize("budget", ["--memory", None])

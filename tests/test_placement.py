@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import csv
 import importlib
+import re
+import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -23,8 +27,9 @@ from streaming_jsmf.inference.polish import step_sums
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.linalg.compiled import compiled
 from tests.corpora import planted, words, write_corpus
-from tests.outcomes import described, printed
+from tests.outcomes import called, described, printed
 from tests.processes import PATIENCE, SOURCE, command, ended, finished
+from tests.verbs import digests, texts
 
 Array = NDArray[Any]
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -336,3 +341,103 @@ def test_the_environment_of_blas_changes_no_bit(corpus: Path, reference: Path, t
     variables = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     scan_in_a_process(corpus, tmp_path / "m", **dict.fromkeys(variables, "3"))
     assert described(tmp_path / "m")["digests"] == described(reference)["digests"]
+
+
+# -- Every verb with any memory, number of workers and scheduler: the same result, or a refusal with what would fit --
+
+
+#: Small limits, so that a small corpus is divided and sampled as a large one, and takes memory as a large one.
+SMALL_LIMITS = {
+    "config.scan.SMALLEST_PARTITION": 2000,
+    "config.scan.LARGEST_PARTITION": 4000,
+    "config.scan.NONZEROS_PER_WORD": 5,
+    "config.scan.NONZEROS_PER_ENTRY": 0,
+    "config.scan.HELD_NONZEROS": 8000,
+    "config.scan.SAMPLED_DOCUMENTS": 300,
+    "moments.memory.BYTES_PER_NONZERO": 8000,
+    "moments.memory.held_bytes": lambda share, nonzeros: int(16_000 * (share or 0) * nonzeros),
+}
+
+CHAIN = """
+ingest {}/texts {}/corpus --min-df 1 --max-df 1.0 --tokens-per-shard 4000
+scan {}/corpus {}/m.zarr --max-topics 6 --third-moment
+scan {}/corpus {}/halko.zarr --max-topics 6 --range halko
+infer {}/m.zarr {}/f.zarr --topics 6 |
+infer {}/m.zarr {}/stod --topics 5 --engine stod |
+polish {}/f.zarr {}/corpus {}/p.zarr --steps 3
+evaluate {}/p.zarr --corpus {}/corpus --json
+evaluate {}/f.zarr --replicas 2 --json
+transform {}/p.zarr {}/corpus {}/shares.parquet
+over-time {}/p.zarr {}/shares.parquet --by date:year --corpus {}/corpus --out {}/over-time.csv |
+choose-k {}/corpus --topics 4,6 --out {}/chosen --replicas 1 --json
+fit {}/texts {}/grown --topics 5 --min-df 1 --max-df 1.0
+update {}/grown {}/texts
+simulate {}/simulated --documents 200 --vocabulary-size 60 --topics 3 --documents-per-shard 100
+""".strip().splitlines()
+
+LEFT = ("corpus", "m.zarr", "halko.zarr", "f.zarr", "stod", "p.zarr", "shares.parquet", "over-time.csv")
+LEFT += ("chosen/k=4", "chosen/k=6", "grown", "grown.corpus", "simulated")
+
+
+@contextmanager
+def small_limits() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in SMALL_LIMITS.items():
+            patch.setattr(f"streaming_jsmf.{name}", value)
+        yield
+
+
+def chain(place: Path, options: Callable[[], list[str]]) -> tuple[dict[str, Any], int]:
+    """Digests of what all verbs print and leave below a place, and how many were refused at first."""
+    texts(place / "texts")
+    shown, refused = {}, 0
+    with small_limits():
+        for line in CHAIN:
+            own = [] if line.endswith("|") else options()
+            called_with = [part.replace("{}", str(place)) for part in line.removesuffix("|").split()]
+            if line.startswith("update"):
+                shutil.copyfile(place / "texts/part-1.jsonl", place / "texts/part-9.jsonl")
+                (place / "texts/part-0.jsonl").unlink()
+            outcome = called(*called_with, *own)
+            while outcome.code:
+                refused += 1
+                assert outcome.code == 2
+                found = re.search(
+                    r"about .*iB and --memory allows .*iB; use .*(--memory \d+MiB)\n", outcome.err
+                )
+                assert found is not None, outcome.err
+                outcome = called(*called_with, *own, *found[1].split())
+            if "--json" in line:
+                shown[line] = outcome.out.replace(str(place), "PLACE")
+    return {**shown, **digests(str(place), LEFT)}, refused
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return chain(tmp_path_factory.mktemp("usual"), list)[0]
+
+
+@pytest.mark.parametrize(
+    ("draw", "schedulers"),
+    [
+        (0, ("threads", "synchronous")),
+        (1, ("threads", "synchronous")),
+        *(
+            pytest.param(draw, ("threads", "synchronous", "processes", "cluster"), marks=pytest.mark.slow)
+            for draw in (2, 3)
+        ),
+    ],
+)
+def test_no_result_depends_on_how_it_is_run(
+    draw: int, schedulers: Sequence[str], usual: dict[str, Any], tmp_path: Path
+) -> None:
+    random = Random(draw)
+
+    def options() -> list[str]:
+        mib = int(2 ** random.uniform(8, 10.5))
+        workers = str(random.randint(1, 3))
+        return ["--memory", f"{mib}MiB", "--workers", workers, "--scheduler", random.choice(schedulers)]
+
+    found, refused = chain(tmp_path, options)
+    assert refused
+    assert found == usual

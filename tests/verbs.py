@@ -82,12 +82,12 @@ def digests(place: str, names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 def _digests_of(root: str, name: str) -> dict[str, Any]:
     place = f"{root}/{name}"
-    if name in ("corpus", "simulated", "own.corpus"):
+    if name.endswith(("corpus", "simulated")):
         corpus = open_corpus(place)
         return {"": corpus.vocabulary_sha256, **{shard.name: shard.sha256 for shard in corpus.shards}}
-    if name == "m.zarr":
-        return dict(read_store(store_path(place)).digests())
-    if name in ("f.zarr", "p.zarr", "fitted", "own", "chosen/k=4", "chosen/k=6"):
+    if name in ("m.zarr", "halko.zarr"):
+        return dict(read_store(store_path(place)).digests(third_moment=True))
+    if name in ("f.zarr", "p.zarr", "fitted", "own", "chosen/k=4", "chosen/k=6", "stod", "grown"):
         arrays = read_model(store_path(place)).arrays
         return {array: _sha256(repr(values.tolist()).encode()) for array, values in arrays.items()}
     files, inner = fsspec.core.url_to_fs(place)
