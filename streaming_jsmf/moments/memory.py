@@ -114,7 +114,8 @@ def _fitting(manifest: StoreManifest, partitions: Sequence[Partition], workers: 
         share = settings.sample_share or held
         return partial(scan_memory, manifest.n_words, settings, tuple(planned), sample_share=share)
 
-    for tasks in (workers, 1):
+    # With fewer workers alone the result stays the same, so that nothing else goes with them.
+    for tasks in (workers,) if fits(memory(), 1) else (workers, 1):
         found = []
         for name, numbers in (("sample_share", shares), ("partition_nonzeros", sizes)):
             count = bisect_left(numbers, True, key=lambda number: not fits(memory(**{name: number}), tasks))
