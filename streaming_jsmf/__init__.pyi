@@ -64,20 +64,24 @@ class _Options2(TypedDict, total=False):
     replicas: int
 
 class _Options3(TypedDict, total=False):
+    partition_nonzeros: int | None
+    sample_share: float | None
+
+class _Options4(TypedDict, total=False):
     seed: int
     random_state: int
 
-class _Options4(TypedDict, total=False):
+class _Options5(TypedDict, total=False):
     scheduler: str | PathLike[str]
     workers: int | None
     memory: int | str | None
     performance_report: Any
     allow_mixed: bool
 
-class _Options5(TypedDict, total=False):
+class _Options6(TypedDict, total=False):
     words: int | None
 
-class _Options6(TypedDict, total=False):
+class _Options7(TypedDict, total=False):
     reader: (
         Literal[
             "text",
@@ -110,7 +114,7 @@ class _Options6(TypedDict, total=False):
     split: int | None
     language_column: bool
 
-class _Options7(TypedDict, total=False):
+class _Options8(TypedDict, total=False):
     preset: Literal["text", "papers"] | None
     vocabulary: Any
     tokens_per_shard: int | None
@@ -134,21 +138,19 @@ class _Options7(TypedDict, total=False):
     min_distinct_words: int
     min_tokens: int
 
-class _Options8(TypedDict, total=False):
+class _Options9(TypedDict, total=False):
     range_finder: Literal["sample", "halko"]
     range: Literal["sample", "halko"]
     document_weights: Literal["capped", "uniform", "length"]
-    partition_nonzeros: int | None
     partition_by: str | PathLike[str] | None
     exact: bool
-    sample_share: float | None
 
-class _Options9(TypedDict, total=False):
+class _Options10(TypedDict, total=False):
     steps: int
     rounds: int
     held_out: int
 
-class _Options10(TypedDict, total=False):
+class _Options11(TypedDict, total=False):
     engine: Literal["lr-jsmf", "stod"]
     rectify: Literal["enn", "ap", "dykstra", "palm", "ipalm", "dc", "none"]
     max_iterations: int
@@ -176,33 +178,35 @@ class _Options10(TypedDict, total=False):
     refine: Literal["none", "als"]
     stod_refine: Literal["none", "als"]
 
-class _Options11(TypedDict, total=False):
+class _Options12(TypedDict, total=False):
     topic: int | None
 
-class _Options12(TypedDict, total=False):
+class _Options13(TypedDict, total=False):
     shares: Any
     by: str | PathLike[str] | None
     topics: int | None
 
-class _Options13(TypedDict, total=False):
+class _Options14(TypedDict, total=False):
     top: int | None
     raw: bool
 
-class _Options14(TypedDict, total=False):
+class _Options15(TypedDict, total=False):
     steps: int | None
     vanished: Literal["remove", "keep"] | None
 
-class _choose_k(_Options1, _Options2, _Options3, _Options4, total=False): ...
-class _evaluate(_Options1, _Options2, _Options3, _Options4, _Options5, total=False): ...
-class _fit(_Options3, _Options4, _Options6, _Options7, _Options8, _Options9, _Options10, total=False): ...
-class _infer(_Options3, _Options10, total=False): ...
-class _ingest(_Options4, _Options6, _Options7, total=False): ...
-class _over_time(_Options1, _Options5, _Options11, total=False): ...
-class _polish(_Options3, _Options4, _Options9, total=False): ...
-class _report(_Options1, _Options5, _Options12, total=False): ...
-class _scan(_Options3, _Options4, _Options8, total=False): ...
-class _transform(_Options4, _Options6, _Options13, total=False): ...
-class _update(_Options4, _Options6, _Options14, total=False): ...
+class _choose_k(_Options1, _Options2, _Options3, _Options4, _Options5, total=False): ...
+class _evaluate(_Options1, _Options2, _Options4, _Options5, _Options6, total=False): ...
+class _fit(
+    _Options3, _Options4, _Options5, _Options7, _Options8, _Options9, _Options10, _Options11, total=False
+): ...
+class _infer(_Options4, _Options11, total=False): ...
+class _ingest(_Options5, _Options7, _Options8, total=False): ...
+class _over_time(_Options1, _Options6, _Options12, total=False): ...
+class _polish(_Options4, _Options5, _Options10, total=False): ...
+class _report(_Options1, _Options6, _Options13, total=False): ...
+class _scan(_Options3, _Options4, _Options5, _Options9, total=False): ...
+class _transform(_Options5, _Options7, _Options14, total=False): ...
+class _update(_Options5, _Options7, _Options15, total=False): ...
 
 def choose_k(
     source: str | Path | Corpus,

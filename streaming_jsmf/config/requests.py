@@ -375,7 +375,7 @@ class ExecutionOptions(Settings):
     workers
         Number of concurrent tasks.
     memory
-        Memory limit for all workers together, such as 4GB.
+        Memory limit for all workers together, such as 4GB. What would need more is refused.
     performance_report
         Write Dask's performance report to this HTML file. Requires scheduler cluster or an address, with
         bokeh installed.
