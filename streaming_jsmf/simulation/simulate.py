@@ -112,15 +112,16 @@ def simulate_lda(
     simulation = plan(settings, Workspace.beside(path, "simulation"))
     if not is_free(path) and SIMULATED not in read_manifest(str(path)).settings:
         raise InputError(f"{path}: simulate did not make this corpus; give another path, or remove it")
-    execution.require_memory(
-        lambda workers: simulation_memory(settings, replace(execution, workers=workers)), "the simulation"
-    )
     corpus = wanted_corpus(path, simulation.arguments, overwrite=overwrite)
     wanted = replace(corpus, is_intact=lambda: corpus.is_intact() and bool(read_truth(path)))
     arguments = simulation.arguments
     work = replace(simulation.folder, arguments={**arguments, **LAYOUT}, result=fingerprint(arguments))
     with work.acquire(wanted) as publish:
         if publish is not None:
+            execution.require_memory(
+                lambda workers: simulation_memory(settings, replace(execution, workers=workers)),
+                "the simulation",
+            )
             job = map_job(write_part, simulation, simulation.sizes, work.checkpoints(STEP), "documents")
             words = pa.array(word_names(settings.n_words), pa.string())
             try:
