@@ -40,19 +40,6 @@ settings.register_profile("thorough", max_examples=1000, deadline=None)
 settings.load_profile("quick")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--every-kill",
-        action="store_true",
-        help="kill verbs in front of each of their last 100 file operations, not of some of them (half an hour)",
-    )
-    parser.addoption(
-        "--every-interrupt",
-        action="store_true",
-        help="interrupt long verbs four hundred times, not forty (an hour)",
-    )
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Collect tests without garbage collection, which would take half of the time: they live until the end."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import itertools
 import pickle
@@ -171,9 +172,9 @@ def put_parquet(path: Path, columns: Any, **options: Any) -> Path:
     return path
 
 
-def in_tar(files: Mapping[str, bytes], mode: Any = "w:gz", prefix: str = "") -> bytes:
+def in_tar(files: Mapping[str, bytes], mode: str = "w:gz", prefix: str = "") -> bytes:
     stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode=mode, format=tarfile.PAX_FORMAT) as archive:
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
         folder = tarfile.TarInfo(f"{prefix}en")
         folder.type = tarfile.DIRTYPE
         archive.addfile(folder)
@@ -184,7 +185,8 @@ def in_tar(files: Mapping[str, bytes], mode: Any = "w:gz", prefix: str = "") -> 
             entry = tarfile.TarInfo(prefix + name)
             entry.size = len(data)
             archive.addfile(entry, io.BytesIO(data))
-    return stream.getvalue()
+    # Without the time, so that the bytes, and names of tests with them, are always the same.
+    return gzip.compress(stream.getvalue(), mtime=0) if mode == "w:gz" else stream.getvalue()
 
 
 def in_zip(files: Mapping[str, str | bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:

@@ -12,15 +12,14 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+from tests.campaigns import FEW_AND_ALL
 from tests.outcomes import Outcome, invoked
 from tests.verbs import RESULTS, VERBS, digests, lines, texts
 
-pytestmark = pytest.mark.slow
-
 PLACE = "memory://flipped"
 
-#: One of so many reads of a verb is damaged.
-EVERY = 9
+#: One of so many reads of a verb is damaged: in the slow run, and by hand.
+EVERY = {False: 45, True: 9}
 
 LINES = lines(PLACE, "--scheduler", "synchronous")
 
@@ -118,10 +117,11 @@ def require(done: Outcome, step: Step, where: str) -> None:
         assert digests(PLACE, step.made) == step.made, where
 
 
+@pytest.mark.parametrize("many", FEW_AND_ALL)
 @pytest.mark.parametrize("number", range(len(VERBS)), ids=[line.split()[0] for line in VERBS])
-def test_a_flipped_bit(number: int, steps: list[Step], flips: Flips) -> None:
-    step = steps[number]
-    for read in range(1 + number % EVERY, step.reads + 1, EVERY):
+def test_a_flipped_bit(number: int, many: bool, steps: list[Step], flips: Flips) -> None:
+    step, every = steps[number], EVERY[many]
+    for read in range(1 + number % min(every, step.reads), step.reads + 1, every):
         restore(step.before)
         flips.start(read)
         done = invoked(*LINES[number])

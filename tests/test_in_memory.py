@@ -247,7 +247,10 @@ def test_lone_surrogates_of_texts_and_names_are_replaced(tmp_path: Path) -> None
     rows = [{"text": f"{text} br\udce9d", "n\ud800": 1} for text in TEXTS]
     texts = [row["text"] for row in rows]
     (tmp_path / "a.json").write_text(json.dumps(rows), encoding="utf-8")
-    for source in (rows, pd.DataFrame(rows), texts, tmp_path / "a.json"):
+    # pandas 3 refuses such texts and names unless they are objects.
+    names = pd.Index([*rows[0]], dtype=object)
+    table = pd.DataFrame([[*row.values()] for row in rows], columns=names, dtype=object)
+    for source in (rows, table, texts, tmp_path / "a.json"):
         made = sj.ingest(source, tmp_path / "c", min_df=1, overwrite=True, max_df=1.0)
         assert {"br", "d"} >= {*made.vocabulary().words} - {*SPELLED.tolist()}
         found = pq.read_table(made.shard_path(made.shards[0]))
@@ -300,7 +303,7 @@ def test_words_and_counts_of_no_text_are_refused(tmp_path: Path) -> None:
     with pytest.raises(sj.InputError, match=line):
         sj.corpus_from_gensim([[(0, 1)]], dict(enumerate(words)), tmp_path / "c")
     with pytest.raises(sj.InputError, match=line):
-        sj.LRJSMF(n_topics=2, max_topics=2).fit(pd.DataFrame(matrix, columns=words))
+        sj.LRJSMF(n_topics=2, max_topics=2).fit(pd.DataFrame(matrix, columns=pd.Index(words, dtype=object)))
     with pytest.raises(sj.InputError, match=r"vocabulary is .* UTF-8"):
         sj.ingest(TEXTS, tmp_path / "c", vocabulary=words)
     with pytest.raises(sj.InputError, match=r"phrases is .* UTF-8"):

@@ -153,7 +153,11 @@ def with_callees(function: Dispatcher) -> Iterator[Dispatcher]:
 
 @pytest.mark.parametrize(
     ("calls", "placements"),
-    [(5, PLACEMENTS), *(pytest.param(n, 20 * PLACEMENTS, marks=pytest.mark.slow) for n in (3, 16, 21))],
+    [
+        (5, PLACEMENTS),
+        *(pytest.param(n, PLACEMENTS, marks=pytest.mark.slow) for n in (3, 16, 21)),
+        *(pytest.param(n, 20 * PLACEMENTS, marks=pytest.mark.campaign) for n in (3, 16, 21)),
+    ],
     indirect=["calls"],
 )
 def test_no_placement_of_its_arguments_changes_the_bits_of_a_kernel(
@@ -174,8 +178,6 @@ def test_fastmath_is_refused() -> None:
 
 
 # Whole fits
-
-N_FITS = 10
 
 #: As many fits as asked for, each after other allocations, on one thread and on two; prints the digests of the models.
 FITS = """
@@ -202,18 +204,21 @@ for fit in range(first, first + number):
 """
 
 
-@pytest.mark.slow
-def test_forty_fits_have_one_digest(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "fits",
+    [pytest.param(2, marks=pytest.mark.slow), pytest.param(10, marks=pytest.mark.campaign)],
+)
+def test_all_fits_have_one_digest(fits: int, tmp_path: Path) -> None:
     """Kernels compiled on the spot, twice, and read from either cache; one thread and two."""
     corpus = write_corpus(tmp_path / "corpus", planted(600, 120, 5, seed=1).counts)
     found = []
     for turn in range(4):
         cache = tmp_path / f"cache{turn % 2}"
-        line = (sys.executable, "-c", FITS, str(corpus), str(tmp_path), str(N_FITS * turn), str(N_FITS))
+        line = (sys.executable, "-c", FITS, str(corpus), str(tmp_path), str(fits * turn), str(fits))
         ran = ended(line, NUMBA_CACHE_DIR=str(cache))
         assert ran.code == 0, ran.err
         found += ran.out.split("\n")[:-1]
-    assert len(found) == 4 * N_FITS * 2
+    assert len(found) == 4 * fits * 2
     assert len(set(found)) == 2, "a digest for each number of topics"
 
 

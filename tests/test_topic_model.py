@@ -360,6 +360,7 @@ def test_names_that_are_not_unicode_leave_nothing_behind(
 ) -> None:
     name = "a\ud800b"
     moments = made / "model.moments"
+    table = pd.DataFrame([[text, 1] for text in TEXTS], columns=pd.Index(["text", name], dtype=object))
     calls: list[Any] = [
         lambda: model.label(0, name),
         lambda: model.label_with(lambda *_: name),
@@ -371,7 +372,7 @@ def test_names_that_are_not_unicode_leave_nothing_behind(
         lambda: sj.scan(made / "corpus", tmp_path / "other", partition_by=name),
         lambda: sj.ingest(TEXTS, tmp_path / "other", stop_words=name),
         lambda: sj.ingest(TEXTS, tmp_path / "other", vocabulary=[name, "x"]),
-        lambda: sj.ingest(pd.DataFrame({"text": TEXTS, name: 1}), tmp_path / "other", metadata=[name]),
+        lambda: sj.ingest(table, tmp_path / "other", metadata=[name]),
         lambda: sj.corpus_from_matrix(COUNTS[:, :2], [name, "x"], tmp_path / "other"),
         lambda: sj.LRJSMF(n_topics=2, feature_names=[name, "x"]).fit(COUNTS[:, :2]),
         lambda: model.save(tmp_path / name),

@@ -121,7 +121,9 @@ def _storable(batches: Iterator[Columns]) -> Iterator[pa.Table]:
 
 
 def _batches(source: Any) -> Iterator[Columns]:
-    if hasattr(source, "__arrow_c_stream__") or isinstance(source, pa.Array):
+    # A series of pandas exports Arrow from version 3 on, but without its index.
+    is_series = hasattr(source, "iloc") and not hasattr(source, "columns")
+    if (hasattr(source, "__arrow_c_stream__") and not is_series) or isinstance(source, pa.Array):
         yield from _arrow_batches(source)
     elif getattr(source, "features", None) and hasattr(
         source, "with_format"

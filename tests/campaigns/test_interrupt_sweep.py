@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.campaigns import FEW_AND_ALL
 from tests.campaigns.kills import (
     CASES,
     Case,
@@ -47,8 +48,8 @@ SWEEPS = [
     if scheduler == "threads" or case.name in WITH_WORKERS
 ]
 
-#: Interrupts per case: in the slow run, and with --every-interrupt.
-FEW, MANY = 2, {"threads": 23, "processes": 10, "cluster": 10}
+#: Interrupts per case: in the slow run, and by hand.
+FEW, MANY = 1, {"threads": 23, "processes": 10, "cluster": 10}
 
 ADVICE = "run the same command again to go on from what is committed"
 COMPLAINTS = re.compile(r"Traceback|Exception|Warning|leaked|never")
@@ -147,17 +148,17 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("many", FEW_AND_ALL)
 @pytest.mark.parametrize(("case", "scheduler"), SWEEPS, ids=str)
 def test_an_interrupted_command_ends_and_is_finished_by_itself(
-    case: Case, scheduler: str, served: Server, request: pytest.FixtureRequest
+    case: Case, scheduler: str, many: bool, served: Server
 ) -> None:
     shutil.rmtree(served.base / "starts", ignore_errors=True)
     clean, line = undisturbed(case, served), arguments(case.line, scheduler)
     served.place(clean.start)
     whole = ended(line, served)
     assert whole.code == 0, whole.said
-    count = MANY[scheduler] if request.config.getoption("--every-interrupt") else FEW
+    count = MANY[scheduler] if many else FEW
     codes, faults = Counter[int](), []
     for interrupt in drawn(f"{case} {scheduler}", whole.seconds, count):
         served.place(clean.start)

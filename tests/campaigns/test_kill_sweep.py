@@ -9,13 +9,14 @@ from dataclasses import replace
 
 import pytest
 
+from tests.campaigns import FEW_AND_ALL
 from tests.campaigns.kills import CASES, Case, Server, Undisturbed, contents, left_after, server, undisturbed
 from tests.damage import SOME
 
 SEED = 14
 
-#: Slow run without --every-kill: the last operations, random earlier ones, and second kills during the rerun.
-LAST, DRAWN, TWICE = 15, 10, 3
+#: Slow run: the last operations, random earlier ones, and second kills during the rerun; all operations by hand.
+LAST, DRAWN, TWICE = 6, 3, {False: 1, True: 3}
 #: Cases of the default run, two kills each.
 DEFAULT = ("ingest", "add", "fit", "transform-overwrite")
 
@@ -34,10 +35,10 @@ def named(wrong: dict[int, str], clean: Undisturbed) -> str:
     return "\n".join(f"killed at {n}, {clean.operations[n]}: {what}" for n, what in wrong.items() if what)
 
 
-def operations_tried(clean: Undisturbed, seed: str, request: pytest.FixtureRequest) -> list[int]:
-    """The numbers of the last operations and some earlier ones, or with --every-kill of all that are tried."""
+def operations_tried(clean: Undisturbed, seed: str, every: bool) -> list[int]:
+    """The numbers of the last operations and some earlier ones, or of ``every`` one that can be tried."""
     numbers = list(range(clean.first, len(clean.operations)))
-    if request.config.getoption("--every-kill"):
+    if every:
         return numbers
     others = numbers[:-LAST]
     return sorted(random.Random(seed).sample(others, min(DRAWN, len(others)))) + numbers[-LAST:]
@@ -57,13 +58,13 @@ def test_a_command_that_is_killed_late_is_finished_by_itself(case: Case, served:
     assert not any(wrong.values()), named(wrong, clean)
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("every", FEW_AND_ALL)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_command_is_finished_by_itself_wherever_it_is_killed(
-    case: Case, served: Server, request: pytest.FixtureRequest
+    case: Case, every: bool, served: Server
 ) -> None:
     clean = undisturbed(case, served)
-    numbers = operations_tried(clean, f"{SEED} {case} some", request)
+    numbers = operations_tried(clean, f"{SEED} {case} some", every)
     served.place(clean.start)
     served.copies.mkdir()
     try:
@@ -76,19 +77,19 @@ def test_a_command_is_finished_by_itself_wherever_it_is_killed(
             served.place(served.copies / str(number))
             wrong[number] = left_after(case, clean, served)
         assert not any(wrong.values()), named(wrong, clean)
-        twice = killed_again(case, clean, served)
+        twice = killed_again(case, clean, served, TWICE[every])
         assert not any(twice.values()), named(twice, clean)
     finally:
         shutil.rmtree(served.copies)
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("every", FEW_AND_ALL)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_command_that_is_interrupted_late_is_finished_by_itself(
-    case: Case, served: Server, request: pytest.FixtureRequest
+    case: Case, every: bool, served: Server
 ) -> None:
     clean = undisturbed(case, served)
-    numbers = operations_tried(clean, f"{SEED} {case} interrupts", request)
+    numbers = operations_tried(clean, f"{SEED} {case} interrupts", every)
     wrong = {}
     for number in numbers:
         served.place(clean.start)
@@ -126,10 +127,10 @@ def test_a_finished_result_that_is_damaged_is_made_again(name: str, served: Serv
         shutil.rmtree(late)
 
 
-def killed_again(case: Case, clean: Undisturbed, served: Server) -> dict[int, str]:
-    """Describe what is wrong if the command is killed again during its rerun."""
+def killed_again(case: Case, clean: Undisturbed, served: Server, times: int) -> dict[int, str]:
+    """Describe what is wrong if the command is killed again during its rerun, so many times."""
     rng, wrong = random.Random(f"{SEED} {case} again"), {}
-    for number in rng.sample(range(clean.first, len(clean.operations)), TWICE):
+    for number in rng.sample(range(clean.first, len(clean.operations)), times):
         copy = served.copies / str(number)
         served.place(copy)
         more = len(served.done(case.command))
