@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from streaming_jsmf.moments.stages.eigenpairs import EigenpairsStage, hardly_see
 from streaming_jsmf.moments.store import Moments, read_store
 from streaming_jsmf.storage.arrays import read_attributes
 from streaming_jsmf.storage.lock import left_behind
-from streaming_jsmf.storage.paths import StorePath, node_exists, store_path
+from streaming_jsmf.storage.paths import StorePath, child_names, node_exists, store_path
 from streaming_jsmf.topics.edits import read_edits
 from streaming_jsmf.topics.store import KIND as MODEL_KIND
 from streaming_jsmf.topics.store import model_names, read_model
@@ -59,8 +60,8 @@ def _describe(place: StorePath, path: str, verify: bool) -> dict[str, Any]:
     if not node_exists(place):
         children = [place / name for name in model_names(place)]
         # choose-k, or a fit of several K, may have been stopped before its first model was complete.
-        unfinished = ("k=*", ".k=*", "moments", ".moments.*") if isinstance(place, Path) else ()
-        if children or any(any(place.glob(each)) for each in unfinished):
+        names = child_names(place) if isinstance(place, Path) else ()
+        if children or any(re.fullmatch(r"\.?k=.*|moments|\.moments\..*", name) for name in names):
             return {
                 "kind": "models",
                 "complete": bool(children),

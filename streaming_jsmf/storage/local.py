@@ -9,6 +9,7 @@ import errno
 import os
 import stat
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import dropwhile
 from pathlib import Path
@@ -89,6 +90,48 @@ def require_regular(path: Path, error: type[StreamingJSMFError] = InputError) ->
     return path
 
 
+def status(path: Path) -> os.stat_result | None:
+    """What is at a path, following links; None if nothing is.
+
+    Other errors, such as "Permission denied", are raised: they do not say that nothing is there. ``Path.exists`` of
+    Python 3.14 and ``os.path.exists`` return False for them.
+    """
+    try:
+        return path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def is_directory(path: Path) -> bool:
+    return (found := status(path)) is not None and stat.S_ISDIR(found.st_mode)
+
+
 def is_no_directory(path: Path) -> bool:
     """Whether something that is opened as a file exists, even if ``require_regular`` refuses it."""
-    return path.exists() and not path.is_dir()
+    return (found := status(path)) is not None and not stat.S_ISDIR(found.st_mode)
+
+
+def names_in(folder: Path) -> list[str]:
+    """The sorted names in a folder; empty if there is none. Unlike ``Path.glob``, raises every other error."""
+    try:
+        return sorted(os.listdir(folder))  # noqa: PTH208
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def names_beside(path: Path) -> list[str]:
+    """The names next to a store; none in a folder that may not be listed, where nothing says what a store is."""
+    try:
+        return names_in(path.parent)
+    except PermissionError:
+        return []
+
+
+def walk(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """As ``os.walk``, which leaves out folders that cannot be listed: only those that do not exist."""
+
+    def failed(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise error
+
+    return os.walk(folder, onerror=failed)

@@ -25,6 +25,7 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.storage.local import names_beside, walk
 from streaming_jsmf.storage.paths import Place, StorePath
 from streaming_jsmf.storage.replace import (
     OF_A_WRITER,
@@ -103,8 +104,8 @@ def left_behind(store: StorePath) -> list[Path]:
     place = real_path(store)
     name = re.escape(place.name)
     own = re.compile(rf"{name}\.partial|\.{name}(\.partial)?\.{PASSING}")
-    found = [path for path in place.parent.glob("*") if own.fullmatch(path.name)]
-    for folder, directories, files in os.walk(place):
+    found = [place.with_name(each) for each in names_beside(place) if own.fullmatch(each)]
+    for folder, directories, files in walk(place):
         passing = {each for each in (*directories, *files) if OF_A_WRITER.fullmatch(each)}
         directories[:] = [each for each in directories if each not in passing]
         found += [Path(folder, each) for each in passing]

@@ -255,7 +255,7 @@ def write_model(path: StorePath, model: Model, edits: Mapping[str, Any] | None =
 
 def _edits_of(path: StorePath, model: Model) -> bytes | None:
     """The edits at ``path`` that a user has made of the same topics."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
+    with suppress(FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         data = read_bytes(path / EDITS / ROOT)
         if json.loads(data)["attributes"]["model"] == model.fingerprint:
             return data
