@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.corpus.format import verify_corpus
+from streaming_jsmf.corpus.format import is_corpus, verify_corpus
 from streaming_jsmf.display import location
 from streaming_jsmf.documents.share_files import is_shares, open_shares
 from streaming_jsmf.documents.shares import SharesFile
-from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.counts import read_counts, stored_corpora
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.moments.integrity import leftovers, provenance, require_intact
@@ -19,11 +18,15 @@ from streaming_jsmf.moments.manifest import KIND as MOMENTS_KIND
 from streaming_jsmf.moments.stages.eigenpairs import EigenpairsStage, hardly_seen
 from streaming_jsmf.moments.store import Moments, read_store
 from streaming_jsmf.storage.arrays import read_attributes
+from streaming_jsmf.storage.kinds import CORPUS, MODEL, MOMENTS, SHARES, unsuitable
 from streaming_jsmf.storage.lock import left_behind
 from streaming_jsmf.storage.paths import StorePath, child_names, node_exists, store_path
 from streaming_jsmf.topics.edits import read_edits
 from streaming_jsmf.topics.store import KIND as MODEL_KIND
 from streaming_jsmf.topics.store import model_names, read_model
+
+#: What ``describe`` takes.
+_STORES = f"{CORPUS}, {MOMENTS}, {MODEL} or {SHARES}"
 
 #: Number of words to name among those that a sample hardly saw.
 SHOWN_WORDS = 10
@@ -69,13 +72,15 @@ def _describe(place: StorePath, path: str, verify: bool) -> dict[str, Any]:
                     {"path": location(child), **_describe(child, str(child), verify)} for child in children
                 ],
             }
+        if not is_corpus(path, _STORES):
+            raise unsuitable(path, _STORES)
         return _describe_corpus(str(path), verify)
     kind = read_attributes(place).get("kind")
     if kind == MODEL_KIND:
         return _describe_model(place)
     if kind == MOMENTS_KIND:
         return _describe_moments(read_store(place))
-    raise InputError(f"{place}: a Zarr group of kind {kind!r}, not of this package")
+    raise unsuitable(place, _STORES)
 
 
 def _describe_shares(shares: SharesFile, verify: bool) -> dict[str, Any]:

@@ -25,12 +25,16 @@ from streaming_jsmf.config import ExecutionOptions
 from streaming_jsmf.errors import InputError, StoreError, option
 from streaming_jsmf.jobs.cluster import (
     LOCAL_SCHEDULERS,
+    NOT_STARTED,
+    RESUME,
     address_of,
     is_address,
     listening,
     losses_in_one_line,
     reported,
+    require_main,
     require_report,
+    require_usable,
     running_scheduler,
     tell_dashboard,
     warn_of_active_client,
@@ -89,6 +93,7 @@ class Execution(ExecutionOptions):
     """Settings of a job's execution; see ``ExecutionOptions``."""
 
     def __post_init__(self) -> None:
+        require_usable(self.scheduler)
         object.__setattr__(self, "scheduler", address_of(self.scheduler))
         super().__post_init__()
         known = (*LOCAL_SCHEDULERS, "cluster")
@@ -194,8 +199,10 @@ class Execution(ExecutionOptions):
             with _ended(ThreadPoolExecutor(self.concurrency, thread_name_prefix="scan")) as pool:
                 yield {"scheduler": dask.threaded.get, "pool": pool}
         elif self.scheduler == "processes":
-            workers = ProcessPoolExecutor(self.concurrency, _Processes(), _follow_the_parent)
-            with _lost_processes_in_one_line(), _ended(workers) as pool:
+            require_main()
+            processes = _Processes()
+            workers = ProcessPoolExecutor(self.concurrency, processes, _follow_the_parent)
+            with _lost_processes_in_one_line(processes), _ended(workers) as pool:
                 # A task is a whole partition, so larger batches would leave other processes idle.
                 yield {"scheduler": dask.multiprocessing.get, "pool": pool, "chunksize": 1}
         else:
@@ -210,6 +217,7 @@ class Execution(ExecutionOptions):
         from streaming_jsmf.jobs.preflight import admitted
 
         if self.scheduler == "cluster":
+            require_main()
             warn_of_active_client()
             # The dashboard uses any free port, to avoid conflicts, and only the local interface; Dask's default is all
             # interfaces.
@@ -240,14 +248,19 @@ def _at_most_cores(count: int) -> int:
 
 
 @contextmanager
-def _lost_processes_in_one_line() -> Iterator[None]:
+def _lost_processes_in_one_line(processes: _Processes) -> Iterator[None]:
     """Convert the loss of worker processes to a one-line ``StoreError``."""
     try:
         yield
     except BrokenExecutor as error:
-        raise StoreError(
-            "worker processes were killed; run the same command again to go on from what is committed"
-        ) from error
+        for process in processes.started:
+            process.join()
+        # The pool terminates the others.
+        codes = {process.exitcode or 0 for process in processes.started} - {0, -signal.SIGTERM}
+        if max(codes, default=0) > 0:
+            raise StoreError(NOT_STARTED) from error
+        short = "; SIGKILL is also sent by a system that is short of memory" * (-9 in codes)
+        raise StoreError(f"worker processes were killed{short}; {RESUME}") from error
 
 
 @contextmanager
@@ -287,7 +300,13 @@ class _Process(multiprocessing.context.SpawnProcess):
 
 
 class _Processes(multiprocessing.context.SpawnContext):
-    Process = _Process
+    def __init__(self) -> None:
+        super().__init__()
+        self.started: list[_Process] = []
+
+    def Process(self, *arguments: Any, **options: Any) -> _Process:  # type: ignore[override]
+        self.started.append(_Process(*arguments, **options))
+        return self.started[-1]
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ from streaming_jsmf.errors import InputError, StreamingJSMFError
 CHECK_OR_LIST = "check the path, or give texts as a list or in a file"
 
 LOCAL_SCHEMES = ("file", "local")
+#: What precedes the path in the URLs of RFC 8089, such as file:///path, file://localhost/path and file:/path.
+_LOCAL_URL = re.compile(r"(?:file|local):(?://(?:localhost(?=/))?|(?=/))", re.IGNORECASE)
 
 #: Types of files that have no end, or wait for another process.
 _ENDLESS = {
@@ -38,9 +41,10 @@ def local_name(text: str) -> str:
         text.encode()
     except UnicodeError as error:
         raise _not_encodable(text) from error
-    scheme, _, rest = text.partition("://")
+    if address := _LOCAL_URL.match(text):
+        return unquote(text[address.end() :])
     # Unlike ``Path.expanduser``, this leaves names such as ~draft.csv as they are.
-    return os.path.expanduser(unquote(rest) if scheme in LOCAL_SCHEMES else text)  # noqa: PTH111
+    return os.path.expanduser(text)  # noqa: PTH111
 
 
 def _not_encodable(text: str) -> InputError:

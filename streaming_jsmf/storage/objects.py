@@ -238,7 +238,7 @@ class Ranges(RawIOBase):
         return len(data)
 
 
-def objects_at(path: UPath) -> list[str]:
+def objects_at(path: str | PathLike[str] | UPath) -> list[str]:
     """Return the names of objects and prefixes directly below a prefix."""
     try:
         return [*map(str, asked("ls", path, detail=False))]

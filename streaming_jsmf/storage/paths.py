@@ -206,6 +206,8 @@ def similar_names(path: AnyPath | UPath) -> str:
         return ""
     if local.is_symlink():
         return f"it is a symbolic link to {local.readlink()}, which does not exist"
+    if local.with_name(f"{local.name}.partial").is_dir():
+        return "the command that makes it was interrupted; run it again"
     near = get_close_matches(local.name, names_beside(local), 3)
     return f"did you mean {' or '.join(sorted(near))}?" if near else ""
 
@@ -332,10 +334,10 @@ def make_directory(path: StorePath) -> None:
         fsync_directory(path.parent)
 
 
-def child_names(path: StorePath, prefix: str = "") -> list[str]:
+def child_names(path: AnyPath | UPath, prefix: str = "") -> list[str]:
     """Return the names directly below ``path`` that begin with ``prefix``; for a URL one uncached listing."""
-    if isinstance(path, Path):
-        names = names_in(path)
+    if (local := _on_disk(path)) is not None:
+        names = names_in(local)
     else:
         names = sorted(name.rstrip("/").rsplit("/", 1)[-1] for name in objects_at(path))
     return [name for name in names if name.startswith(prefix)]

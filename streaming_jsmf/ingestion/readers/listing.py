@@ -18,7 +18,7 @@ import pyarrow as pa
 from fsspec.utils import glob_translate
 
 from streaming_jsmf.config import Delimited, check_options, declared
-from streaming_jsmf.corpus.format import PARQUET_SUFFIXES, missing_source
+from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
 from streaming_jsmf.errors import InputError, option, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import BadRecords, Format, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.csv_layout import CSV_SUFFIXES, is_table, skipping
@@ -36,6 +36,7 @@ from streaming_jsmf.ingestion.readers.files import (
 from streaming_jsmf.ingestion.readers.json_records import JSON, first_objects
 from streaming_jsmf.ingestion.readers.tables import ARROW, DELIMITED, PARQUET, SPREADSHEET
 from streaming_jsmf.ingestion.readers.values import from_python, is_binary, listed
+from streaming_jsmf.storage.kinds import SOURCE, unsuitable
 from streaming_jsmf.storage.local import require_regular
 from streaming_jsmf.storage.objects import files_below, is_absence, reason_of
 from streaming_jsmf.storage.paths import AnyPath, file_system, is_chain, is_file, is_url, join, normalize
@@ -165,7 +166,7 @@ def find_files(source: AnyPath) -> dict[str, str]:
     kept = {_address(fs, root, inner, path): name for path, name in names.items() if not is_hidden(name)}
     if not kept:
         if kind is None:
-            raise missing_source(root)
+            raise unsuitable(root, SOURCE, "")
         raise InputError(f"there are no files at {root}; check the path")
     if not is_url(root):
         for path in (path for path in kept if require_regular(Path(path)).is_dir()):
