@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError
@@ -75,16 +74,7 @@ def require_usable(scheduler: Any) -> None:
 
 
 def require_main() -> None:
-    """Check, before worker processes are started, that they can import the main module, as they do first.
-
-    Raises ``InputError`` if it is not a file. Ends a worker process that begins here, because its main module would
-    start processes again.
-    """
-    if getattr(multiprocessing.current_process(), "_inheriting", False):
-        sys.exit(
-            "a worker process imports the main module of the program, which starts processes again; put its calls "
-            'below if __name__ == "__main__":'
-        )
+    """Raise ``InputError`` if the main module, which worker processes import first, is not a file."""
     main = sys.modules["__main__"]
     file = getattr(main, "__file__", None) if getattr(main, "__spec__", None) is None else None
     if file is not None and not exists(file):

@@ -40,7 +40,7 @@ from streaming_jsmf.jobs.cluster import (
     warn_of_active_client,
 )
 from streaming_jsmf.jobs.events import Listener, silent
-from streaming_jsmf.process_limits import PROCESS_BYTES, shortage
+from streaming_jsmf.process_limits import PROCESS_BYTES, WORKER, require_no_import, shortage
 from streaming_jsmf.storage.paths import StorePath
 
 
@@ -172,6 +172,7 @@ class Execution(ExecutionOptions):
         cannot be used (see ``running_scheduler`` and ``preflight.admitted``) or cannot write a performance report, and
         ``StoreError`` if worker processes or the cluster are lost; committed parts are kept.
         """
+        require_no_import()
         ready = False
         try:
             with self._arguments(target, sources) as arguments:
@@ -305,7 +306,7 @@ class _Processes(multiprocessing.context.SpawnContext):
         self.started: list[_Process] = []
 
     def Process(self, *arguments: Any, **options: Any) -> _Process:  # type: ignore[override]
-        self.started.append(_Process(*arguments, **options))
+        self.started.append(_Process(*arguments, **{**options, "name": WORKER}))
         return self.started[-1]
 
 

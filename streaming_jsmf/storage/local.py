@@ -43,6 +43,10 @@ def local_name(text: str) -> str:
         raise _not_encodable(text) from error
     if address := _LOCAL_URL.match(text):
         return unquote(text[address.end() :])
+    if text.lower().startswith("file:"):
+        raise InputError(
+            f"{text} is not the URL of a file; write file:///PATH, or ./{text} for a file of this name"
+        )
     # Unlike ``Path.expanduser``, this leaves names such as ~draft.csv as they are.
     return os.path.expanduser(text)  # noqa: PTH111
 

@@ -25,6 +25,7 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.process_limits import require_no_import
 from streaming_jsmf.storage.local import names_beside, walk
 from streaming_jsmf.storage.paths import Place, StorePath
 from streaming_jsmf.storage.replace import (
@@ -136,6 +137,7 @@ def sole_writer(store: StorePath) -> Iterator[None]:
     Leftovers of a killed process are removed on entry, and a replacement that it began is completed. Raises
     ``InputError`` if another process holds the lock; the message names it. An error of a full disk names the directory.
     """
+    require_no_import()
     if not isinstance(store, Path):
         # Object stores have no locks; two writers commit the same bytes and only waste time.
         finish_replacing(store)

@@ -47,7 +47,7 @@ def url_file_system(path: str | PathLike[str] | UPath) -> tuple[Any, str]:
     if isinstance(path, UPath):
         return path.fs, path.path
     _, chained, archive = str(path).rpartition("::")
-    if chained and ("://" not in archive or archive.startswith(("file://", "local://"))):
+    if chained and ("://" not in archive or archive.lower().startswith(("file:", "local:"))):
         require_regular(Path(local_name(archive)))
     try:
         fs, inner = fsspec.core.url_to_fs(str(path))

@@ -74,7 +74,7 @@ def is_url(path: AnyPath | UPath) -> bool:
     """Whether ``path`` is accessed through fsspec rather than on the local disk."""
     scheme, separator, _ = str(path).partition("://")
     # A text that contains an address is not a URL.
-    return bool(separator) and len(scheme.split()) < 2 and scheme not in LOCAL_SCHEMES
+    return bool(separator) and len(scheme.split()) < 2 and scheme.lower() not in LOCAL_SCHEMES
 
 
 def normalize(path: AnyPath, what: str = "a source") -> str:
@@ -105,8 +105,6 @@ def store_path(path: AnyPath | UPath, what: str = "a store") -> StorePath:
     text = _text_of(path, what)
     if is_url(text) and not isinstance(path, Path):
         return open_url(path if isinstance(path, UPath) else text.rstrip("/"), what)
-    if text.startswith("file:") and not text.startswith("file://"):
-        raise InputError(f"{text}: {what} must be a path or a URL; write file:///...")
     place = possible(
         Path(text if isinstance(path, Path) and path.parts[:1] != ("~",) else local_name(text)), text
     )
