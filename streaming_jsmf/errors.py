@@ -204,6 +204,11 @@ def machine_error(error: BaseException) -> MachineError:
 
 
 def pass_on_machine(error: BaseException) -> None:
-    """Raise ``MachineError`` if the machine failed; for handlers that would otherwise report damaged data."""
+    """Raise an error that is not of the data, for handlers that would otherwise report damaged data.
+
+    That is ``MachineError`` if the machine failed, or ``error`` if it names a file that may not be read.
+    """
     if is_of_machine(error):
         raise machine_error(error) from error
+    if isinstance(error, PermissionError) and error.filename is not None:
+        raise error

@@ -12,6 +12,7 @@ import resource
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 _MIB = 2**20
 
@@ -29,6 +30,9 @@ _LIMITS = (
 _WORKER_BYTES = 48 * _MIB
 
 _M_ARENA_MAX = -8
+
+#: Name of the processes of the scheduler "processes".
+WORKER = "streaming_jsmf worker"
 
 
 def is_limited() -> bool:
@@ -83,3 +87,17 @@ def machine_memory() -> int:
         with suppress(OSError, ValueError):  # there is no such limit, or it is "max"
             found.append(int(Path("/sys/fs/cgroup", name).read_text(encoding="ascii")))
     return min(found)
+
+
+def require_no_import() -> None:
+    """End a worker process that works because it imports the main module of the program, before it is ready.
+
+    The calls of that module would be made again by every worker.
+    """
+    processes = sys.modules.get("multiprocessing")
+    this: Any = processes and processes.current_process()
+    if getattr(this, "_inheriting", False) and this.name.startswith((WORKER, "Dask Worker")):
+        sys.exit(
+            "a worker process imports the main module of the program, which calls streaming_jsmf again; put its calls "
+            'below if __name__ == "__main__":'
+        )

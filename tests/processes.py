@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import streaming_jsmf
 from tests.outcomes import Outcome
@@ -59,9 +59,12 @@ def _environment(changes: dict[str, str]) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": SOURCE, **changes}
 
 
-def ended(line: Sequence[str], *, folder: Path | None = None, **environment: str) -> Outcome:
+def ended(
+    line: Sequence[str], *, folder: Path | None = None, stdin: IO[str] | None = None, **environment: str
+) -> Outcome:
     done = subprocess.run(
         line,
+        stdin=stdin,
         cwd=folder,
         env=_environment(environment),
         capture_output=True,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -581,3 +583,22 @@ def test_packages_that_fail_at_exit_print_nothing() -> None:
 def require_unfinished(store: Path) -> str:
     """Return the first stage that is missing."""
     return read_store(store).missing_stages[0]
+
+
+# --- a reader that closes the output, as head does
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["output", "output and messages"])
+def test_a_closed_output_ends_a_command_whose_result_is_complete(
+    both: bool, corpus_path: Path, tmp_path: Path
+) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    line = process("scan", corpus_path, tmp_path / "m", "--max-topics", 3, "--workers", 1)
+    done = subprocess.run(
+        line, stdout=write, stderr=write if both else subprocess.PIPE, text=True, check=False
+    )
+    os.close(write)
+    assert done.returncode == 141
+    assert both or ("error" not in done.stderr and "Traceback" not in done.stderr)
+    assert outcomes.described(tmp_path / "m")["complete"]

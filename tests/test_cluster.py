@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pickle
@@ -500,6 +501,67 @@ def test_an_estimator_takes_a_client_and_is_cloned_and_pickled_with_it() -> None
         found = clone(sj.LRJSMF(3, scheduler=client).fit(counts)).fit(counts)
         assert pickle.loads(pickle.dumps(found)).score(counts) == found.score(counts)
     assert np.array_equal(found.components_, sj.LRJSMF(3).fit(counts).components_)
+
+
+def test_an_asynchronous_or_closed_cluster_or_client_is_refused_at_once() -> None:
+    local = {"n_workers": 0, "processes": False, "dashboard_address": None}
+    with LocalCluster(**local) as closed, Client(closed, set_as_default=False) as closed_client:
+        pass
+
+    async def refuse() -> None:
+        async with (
+            LocalCluster(asynchronous=True, **local) as cluster,
+            Client(cluster, asynchronous=True, set_as_default=False) as client,
+        ):
+            for given, what in ((cluster, "cluster"), (client, "client")):
+                with pytest.raises(sj.InputError, match=f"this {what} is asynchronous; .*asyncio.to_thread"):
+                    sj.fit(["a text"], scheduler=given)
+
+    asyncio.run(refuse())
+    for given, what in ((closed, "cluster"), (closed_client, "client")):
+        with pytest.raises(sj.InputError, match=f"this {what} is closed; make a new one"):
+            Execution(given)
+
+
+def test_an_asynchronous_cluster_is_taken_in_another_thread() -> None:
+    def answer(cluster: Any) -> Any:
+        with Execution(cluster).executor() as executor:
+            return executor.arguments["scheduler"].submit(len, "abc").result(timeout=PATIENCE)
+
+    async def answered() -> Any:
+        local = {"n_workers": 1, "processes": False, "dashboard_address": None}
+        async with LocalCluster(asynchronous=True, **local) as cluster:
+            return await asyncio.to_thread(answer, cluster)
+
+    assert asyncio.run(answered()) == 3
+
+
+#: A program whose calls are not below ``if __name__ == "__main__":``.
+UNGUARDED = """
+import sys
+import streaming_jsmf as sj
+try:
+    sj.scan(sys.argv[1], sys.argv[2], scheduler=sys.argv[3], workers=1)
+except sj.StreamingJSMFError as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize("scheduler", ["processes", pytest.param("cluster", marks=pytest.mark.slow)])
+def test_a_program_that_workers_cannot_import_is_the_reason(
+    scheduler: str, corpus_path: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "program.py").write_text(UNGUARDED)
+    arguments = (str(corpus_path), str(tmp_path / "m"), scheduler)
+    done = ended([sys.executable, str(tmp_path / "program.py"), *arguments])
+    assert done.out.startswith("StoreError the worker processes ended as they started"), done
+    assert done.out.endswith('calls belong below if __name__ == "__main__":\n'), done
+    assert "Traceback" not in done.err
+    with (tmp_path / "program.py").open() as program:
+        done = ended([sys.executable, "-", *arguments], stdin=program)
+    assert done.out.startswith("InputError worker processes import the main module"), done
+    assert "<stdin> is not a file; save the program as a file" in done.out
+    assert done.err == ""
 
 
 @pytest.mark.slow

@@ -144,7 +144,7 @@ def test_writer_refuses_and_cleans_up(tmp_path):
     with pytest.raises(InputError, match=r"c: exists already.*; remove it"):
         write(tmp_path / "c", [*BAGS, *BAGS])
     (tmp_path / "mine").mkdir()
-    with pytest.raises(InputError, match="not written by this package"):
+    with pytest.raises(InputError, match="is an empty folder, not a corpus, and is not replaced"):
         CorpusWriter(tmp_path / "mine", WORDS)
     (tmp_path / "mine").rmdir()
     with pytest.raises(InputError, match="at least 1"):
@@ -179,7 +179,7 @@ def test_vocabulary_argument_and_documents_folder(tmp_path):
     root = in_place(tmp_path / "c" / "documents", lists(BAGS)).parent
     with pytest.raises(
         InputError,
-        match=r"it has no vocabulary .* make a corpus of texts or tables with: streaming-jsmf ingest ",
+        match=r"is a folder without a vocabulary .*, not a corpus; .*streaming-jsmf ingest ",
     ):
         open_corpus(root)
     corpus = open_corpus(root, root / "documents" / "vocab.txt")
@@ -266,7 +266,7 @@ def test_changed_vocabulary_is_noticed(tmp_path):
 def test_wrong_paths(tmp_path):
     with pytest.raises(InputError, match="none: no such file or directory; check the path"):
         open_corpus(tmp_path / "none")
-    with pytest.raises(InputError, match=r"no \*.parquet files"):
+    with pytest.raises(InputError, match="is an empty folder, not a corpus"):
         open_corpus(tmp_path)
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match="is a file"):

@@ -10,13 +10,17 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import fsspec
 import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.spec import AbstractFileSystem
 
 from streaming_jsmf import InputError, StoreError, documents_of_topic, ingest, open_corpus
 from streaming_jsmf.documents.share_files import ABOUT_NAME
@@ -24,12 +28,12 @@ from streaming_jsmf.documents.shares import About, ShareTotals
 from streaming_jsmf.ingestion.ingest import IngestRequest
 from streaming_jsmf.ingestion.readers.base import limits
 from streaming_jsmf.ingestion.readers.files import bare_suffix, is_compressed
-from streaming_jsmf.ingestion.readers.listing import list_files
+from streaming_jsmf.ingestion.readers.listing import find_files, list_files
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, read_record, write_record
 from streaming_jsmf.linalg import compiled
 from tests import outcomes
 from tests.corpora import planted, write_corpus, write_lists
-from tests.outcomes import Command, refused
+from tests.outcomes import Command, called, refused
 from tests.processes import SOURCE, ended, finished
 from tests.readers import BY_NAME, documents
 
@@ -299,6 +303,146 @@ def test_a_user_without_a_home_and_an_installation_that_is_read_only(tmp_path: P
     assert done.stderr.count("NUMBA_CACHE_DIR") == 1
     assert not list(installed.rglob("*.nbi"))
     assert sorted(path.name for path in work.iterdir()) == ["model", "model.moments"]
+
+
+#: Runs command lines in this process, and prints their exit codes and last messages.
+COMMANDS_OF = """
+import json, sys
+from tests.outcomes import called
+outcomes = [called(*line) for line in json.loads(sys.argv[1])]
+print(json.dumps([(done.code, done.err.splitlines()[-1:]) for done in outcomes]))
+"""
+
+
+@pytest.mark.skipif(
+    bool(BOUND) and shutil.which("setpriv") is None, reason="root needs setpriv to be bound by rights"
+)
+def test_a_folder_or_file_that_may_not_be_read_is_named_and_never_left_out(tmp_path: Path) -> None:
+    source, model, locked = tmp_path / "source", tmp_path / "model", tmp_path / "source" / "b" / "c"
+    locked.mkdir(parents=True)
+    draw, syllables = np.random.default_rng(0), [f"{a}{b}ip" for a in "bcdfg" for b in "aeiou"]
+    for number in range(90):
+        folder = locked if number % 3 else source / "b"
+        (folder / f"{number}.txt").write_text(" ".join(draw.choice(syllables, 20)))
+    assert called("fit", source, model, "--topics", 2, "--max-df", "100%", "--workers", 1).code == 0
+    copy = shutil.copytree(tmp_path / "model.corpus", tmp_path / "copy")
+    table = tmp_path / "table.csv"
+    table.write_text("text\na ship\n")
+    (tmp_path / "fine.csv").write_text("text\n" + "a ship sails the sea\na storm\n" * 9)
+    (tmp_path / "out").mkdir()
+    outside, out = tmp_path / "outside", tmp_path / "out"
+    shutil.copytree(model, outside / "model")
+    for path, mode in ((locked, 0), (copy / "documents", 0), (table, 0), (outside, 0o300)):
+        path.chmod(mode)
+    lines: dict[tuple[object, ...], Path | None] = {
+        ("ingest", source, out / "1"): locked,
+        ("ingest", f"{source}/**/*.txt", out / "2"): locked,
+        ("ingest", f"{source}/*/*/*.txt", out / "3"): locked,
+        ("ingest", locked / "1.txt", out / "4"): locked / "1.txt",
+        ("ingest", source, out / "5", "--reader", "text-files", "--on-bad-record", "quarantine"): locked,
+        ("ingest", table, out / "6", "--on-bad-record", "quarantine"): table,
+        ("update", model, source): locked,
+        ("transform", model, source, out / "7"): locked,
+        ("scan", copy, out / "8"): copy / "documents",
+        ("ingest", tmp_path / "fine.csv", copy, "--overwrite", "--max-df", "100%"): copy / "documents",
+        ("topics", outside / "model"): None,  # its folder may not be listed, and need not be
+        ("info", outside / "model"): None,
+    }
+    asked = json.dumps([[*map(str, line)] for line in lines])
+    line = [*BOUND, sys.executable, "-c", COMMANDS_OF, asked]
+    try:
+        done = subprocess.run(line, cwd=SOURCE, capture_output=True, text=True, check=False)
+    finally:
+        for path in (locked, copy / "documents", outside):
+            path.chmod(0o755)
+    assert done.returncode == 0, done.stderr
+    for (asked_for, named), (code, said) in zip(lines.items(), json.loads(done.stdout), strict=True):
+        if named is None:
+            assert code == 0, (asked_for, said)
+        else:
+            assert (code, named.name in said[0], "Permission denied" in said[0]) == (2, True, True), (
+                asked_for,
+                said,
+            )
+    assert not list(out.iterdir())
+
+
+def test_what_vanishes_or_leads_nowhere_in_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "1.txt").write_text("a ship\n")
+    for name, target, said in (
+        ("nowhere.txt", "none", "nowhere.txt: No such file or directory"),
+        ("loop", "loop", "loop: Too many levels of symbolic links"),
+        ("linked", "a", "linked links to a folder, which is not followed"),
+    ):
+        (tmp_path / name).symlink_to(target)
+        for source in (tmp_path, f"{tmp_path}/**"):
+            refused(
+                called("ingest", source, tmp_path.parent / "c", "--workers", 1).without_progress(), 2, said
+            )
+        (tmp_path / name).unlink()
+    (tmp_path / "b").mkdir()
+    listed = LocalFileSystem.ls
+
+    def ls(fs: LocalFileSystem, path: str, **options: Any) -> Any:
+        if path == str(tmp_path / "b"):
+            (tmp_path / "b").rmdir()  # by another process, after it was found
+        return listed(fs, path, **options)
+
+    monkeypatch.setattr(LocalFileSystem, "ls", ls)
+    assert [*find_files(tmp_path)] == [str(tmp_path / "a" / "1.txt")]
+
+
+class Locked(MemoryFileSystem):
+    """A file system like those that have only ``ls`` and ``info``; it fails below "locked" as its ``error`` says."""
+
+    protocol = "locked"
+    cachable = False
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
+    find = AbstractFileSystem.find
+    error: ClassVar[Exception]
+
+    def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
+        if "locked" in self._strip_protocol(path):
+            raise self.error
+        return super().ls(path, detail=detail, **options)
+
+
+@pytest.mark.parametrize(
+    "error", [PermissionError("Forbidden"), TimeoutError("no answer"), RuntimeError("500")]
+)
+@pytest.mark.parametrize("source", ["locked://s", "locked://s/**/*.txt", "locked://s/*/*.txt"])
+def test_a_folder_behind_a_url_that_cannot_be_listed_is_the_error(
+    source: str, error: Exception, tmp_path: Path
+) -> None:
+    fsspec.register_implementation("locked", Locked, clobber=True)
+    Locked.error = error
+    fs = Locked()
+    for name in ("s/a/1.txt", "s/locked/2.txt"):
+        fs.pipe_file(name, b"a ship")
+    refused(called("ingest", source, tmp_path / "c", "--workers", 1), 2, f"cannot open {source}: {error}")
+
+
+@pytest.mark.parametrize("form", ["file:{}", "file://{}", "file://localhost{}", "FILE:{}", "local://{}"])
+def test_urls_of_local_files_are_paths(form: str, tmp_path: Path) -> None:
+    write_corpus(tmp_path / "c", planted(60, 9, 2).counts)
+    corpus, moments, model = (form.format(tmp_path / name) for name in ("c", "m", "model"))
+    assert called("scan", corpus, moments, "--max-topics", 2).code == 0
+    assert called("infer", moments, model, "--topics", 2).code == 0
+    assert called("topics", model).code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"c", "m", "model"}
+    (tmp_path / "a.csv").write_text("text\n" + "a ship on a sea\n" * 20)
+    assert find_files(form.format(tmp_path / "a.csv")) == {str(tmp_path / "a.csv"): "a.csv"}
+
+
+def test_names_like_schemes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("file", "local"):
+        Path(name).write_text("a ship\n")
+        assert find_files(name) == {str(tmp_path / name): name}
+    for given in ("file:x", "file:"):
+        refused(called("topics", given), 2, f"{given} is not the URL of a file; write file:///PATH")
 
 
 # -- Files named in specs and stores: they lie below their directory, and are regular files of bounded size --

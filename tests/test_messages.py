@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import zarr
 
 import streaming_jsmf
 import streaming_jsmf as sj
@@ -141,7 +142,7 @@ def test_no_constant_names_options() -> None:
     ("arguments", "said"),
     [
         (("ingest", "neews.csv", "c"), "{}/neews.csv: no such file or directory; did you mean news.csv?"),
-        (("topics", "modell"), "modell: no model is here; did you mean model?"),
+        (("topics", "modell"), "modell: no such file or directory; did you mean model?"),
     ],
 )
 def test_a_missing_path_suggests_similar_names(
@@ -214,13 +215,13 @@ def test_common_calls_work(at: Any, tmp_path: Path) -> None:
 #: What is written, and what is answered.
 MISTAKES = [
     ("sj.infer(moments, new, [3, 4])", r"settings is '\[3, 4\]' \(list\); give Inf"),
-    ("sj.infer(corpus, new, 3)", "is a corpus, not a moments store; make one"),
-    ("sj.infer(model, new, 3)", "this is not a moments store; give the"),
+    ("sj.infer(corpus, new, 3)", "is a corpus, not a moments store; streaming-jsmf scan .* MOMENTS makes"),
+    ("sj.infer(model, new, 3)", "is a model, not a moments store; give"),
     ("sj.fit(corpus, K)", "where the model goes; write n_topics=3"),
     ("sj.fit(corpus, new, '20')", "n_topics is '20'; give a whole number, or several"),
     ("sj.fit(corpus, new, 0)", "n_topics is 0; give a whole number of at least 1"),
-    ("sj.fit(moments, new)", "a moments store, not a corpus; infer makes a model"),
-    ("sj.fit(model, new)", "is a model, not a corpus; give the corpus"),
+    ("sj.fit(moments, new)", "a moments store, not documents; streaming-jsmf infer .* makes a model"),
+    ("sj.fit(model, new)", "is a model, not documents; give texts, a table or a corpus"),
     ("sj.fit(COUNTS)", r"is a matrix \(ndarray\); corpus_from_matrix\(matrix"),
     ("sj.fit('the cat sat on the mat')", "the mat: no such file or directory; check the path, or give texts"),
     ("sj.fit(TEXT)", r"can be named 'the cat sat .{40,50}'\.\.\. \(6,900 char.*; .* give texts as a list"),
@@ -234,14 +235,20 @@ MISTAKES = [
     ("sj.scan(TABLE, new)", r"not as a DataFrame; make a corpus of it with ingest\("),
     (
         "sj.scan(folder / 'texts.parquet', new)",
-        "not a corpus; make .* with: streaming-jsmf ingest",
+        "texts.parquet is a file, not a corpus; streaming-jsmf ingest",
     ),
     ("sj.scan(corpus, new, 20)", r"settings is '20' \(int\); give ScanSettings\(...\)"),
     ("sj.evaluate(estimator.model_)", "Dataset was not opened from a model store"),
-    ("sj.open_model(folder / 'moments')", "this is not a model"),
-    ("sj.open_model(folder / 'corpus')", "is a corpus, not a model; fit makes a model of it"),
-    ("sj.ingest(moments.path, new)", "is a moments store, not a corpus"),
-    ("sj.choose_k(corpus, [2, 3], folder / 'corpus')", "is a store or a corpus; models of several K need a"),
+    ("sj.open_model(folder / 'moments')", "is a moments store, not a model; streaming-jsmf infer"),
+    (
+        "sj.open_model(folder / 'corpus')",
+        "is a corpus, not a model; streaming-jsmf fit .* makes a model of it",
+    ),
+    ("sj.ingest(moments.path, new)", "is a moments store, not documents"),
+    (
+        "sj.choose_k(corpus, [2, 3], folder / 'corpus')",
+        "is a corpus, not a folder of models of several K, and is not replaced",
+    ),
     ("sj.open_model(TABLE)", "a model or a fitted estimator, not a DataFrame"),
     ("sj.open_corpus(model)", "is a model, not a corpus"),
     ("sj.transform(model, 'some text', new)", "give texts as a list"),
@@ -257,3 +264,94 @@ def test_mistakes_are_refused_in_one_line(written: str, line: str, at: Any, tmp_
         eval(written, globals(), {**vars(at), "model": at.folder / "model", "new": tmp_path / "new"})
     assert len(str(raised.value).splitlines()) == 1
     assert "streaming-jsmf-" not in str(raised.value), "no temporary path"
+
+
+# -- What is at a path: every verb says the same of it, what it wants, and the command that makes that --
+
+
+#: What is there, and what the commands that make something of it are, by what is wanted.
+THERE = {
+    "nothing": ("no such file or directory", {}),
+    "memory://nothing/here": ("no such file or directory", {}),
+    "empty": ("an empty folder", {}),
+    "texts": ("a folder", {"a corpus": "ingest", "a model": "fit", "topic shares": "transform"}),
+    "words.txt": ("a file", {"a corpus": "ingest", "a model": "fit", "topic shares": "transform"}),
+    "page.html": ("a report", {}),
+    "corpus": ("a corpus", {"a moments store": "scan", "a model": "fit", "topic shares": "transform"}),
+    "moments": ("a moments store", {"a model": "infer", "documents": "infer"}),
+    "model": ("a model", {"topic shares": "transform"}),
+    "models": ("a folder of models of several K (k=2)", {}),
+    "shares.parquet": ("topic shares", {}),
+    "shares": ("topic shares", {}),
+    "shares.zarr": ("topic shares", {}),
+    "foreign.zarr": ("a Zarr group of another program", {}),
+}
+MAKES = {"a corpus": "ingest", "a moments store": "scan", "a model": "fit", "topic shares": "transform"}
+TAKING = {
+    "scan {} new": "a corpus",
+    "polish model {} new": "a corpus",
+    "evaluate model --corpus {}": "a corpus",
+    "infer {} new --topics 2": "a moments store",
+    "evaluate model --moments {}": "a moments store",
+    "choose-k {} --topics 2,3": "a corpus or a moments store",
+    "polish {} corpus new": "a model",
+    "transform {} corpus new": "a model",
+    "update {} corpus": "a model",
+    "documents {} shares.parquet": "a model",
+    "over-time {} shares.parquet --by year": "a model",
+    "topics {} --words 3": "a model",
+    "over-time model {} --by year": "topic shares",
+    "report model new.html --shares {}": "topic shares",
+    "info {}": "a corpus, a moments store, a model or topic shares",
+    "fit {} new --topics 2": "documents",
+    "ingest {} new": "documents",
+    "transform model {} new": "documents",
+    "update model {}": "documents",
+    "ingest words.txt new --vocabulary {} --reader lines": "a file of words, a corpus or a model",
+    "evaluate model --truth {}": "a simulated corpus",
+}
+
+
+@pytest.fixture(scope="module")
+def places(at: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("places")
+    for name in ("corpus", "moments", "model", "shares.parquet"):
+        (folder / name).symlink_to(at.folder / name)
+    for name in ("shares", "shares.zarr"):
+        sj.transform(at.folder / "model", at.corpus, folder / name)
+    for name in ("empty", "texts", "models"):
+        (folder / name).mkdir()
+    (folder / "models" / "k=2").symlink_to(at.folder / "model")
+    (folder / "texts" / "a.txt").write_text("some words\n")
+    (folder / "words.txt").write_text("some\nwords\n")
+    sj.report(folder / "model", folder / "page.html")
+    zarr.create_group(folder / "foreign.zarr", zarr_format=3)
+    return folder
+
+
+@pytest.mark.parametrize(("line", "wanted"), TAKING.items())
+def test_every_verb_says_the_same_of_what_is_at_a_path(
+    line: str, wanted: str, places: Path, invoke: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(places)
+    before = sorted(places.rglob("*"))
+    # These are read, or shown, or refused for what they contain.
+    sources = {"texts", "words.txt", "page.html", "empty", "foreign.zarr", "corpus"}
+    taken = sources if wanted == "documents" else set()
+    taken |= {name for name, (what, _) in THERE.items() if what in wanted.replace("file of words", "file")}
+    taken |= {"models"} if line.startswith(("info", "update {}", "topics")) else set()
+    taken |= {"page.html", "shares.parquet"} if "--vocabulary" in line else set()
+    if line != next(other for other, kind in TAKING.items() if kind == wanted):
+        taken |= THERE.keys() - {"nothing", "empty", "corpus", "model", "shares"}
+    for name, (there, commands) in THERE.items():
+        if name in taken:
+            continue
+        kind = next((kind for kind in [*MAKES, "documents"] if wanted.startswith(kind)), "")
+        done = invoke(*line.format(name).split(), *(["--workers", "1"] if "new" in line.split() else []))
+        missing = there.startswith("no such")
+        verb = commands.get(kind, MAKES.get(kind, "give" if not missing else "check the path"))
+        if name == "models" and kind == "a model":
+            verb = "give one of them, such as models/k=2"
+        said = there if missing else f"{there}, not {wanted}; "
+        refused(done.without_progress(), 2, name, said, verb)
+    assert sorted(places.rglob("*")) == before

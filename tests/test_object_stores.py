@@ -10,7 +10,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -83,6 +83,16 @@ def s3(counts: Counter[str]) -> str:
     return "s3://bucket"
 
 
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
 @pytest.fixture
 def http() -> Iterator[tuple[str, dict[str, str]]]:
     """A URL, and the headers that its server answers besides the length of three bytes."""
@@ -98,12 +108,41 @@ def http() -> Iterator[tuple[str, dict[str, str]]]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/a", headers
-        server.shutdown()
-        thread.join()
+    with serving(Handler) as server:
+        yield f"{server}/a", headers
+
+
+def test_a_server_that_fails_or_refuses_does_not_say_that_nothing_is_there(tmp_path: Path) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self.send_response(int(self.path.split("/")[1]))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_GET = do_HEAD
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with serving(Handler) as server:
+        for code in (404, 410):
+            assert not exists(f"{server}/{code}/a")
+            assert not is_file(f"{server}/{code}/a")
+            assert file_names(f"{server}/{code}") == []
+            assert is_free(store_path(f"{server}/{code}/a"))
+            refused(invoked("ingest", f"{server}/{code}/a", tmp_path / "c"), 2, "no such file or directory")
+            refused(invoked("topics", f"{server}/{code}/a"), 2, "no such file or directory")
+        for code in (401, 403, 500, 503):
+            for ask in (exists, is_file, file_names):
+                with pytest.raises(StoreError, match=f"the object store failed .*{code}"):
+                    ask(f"{server}/{code}/a")
+            with pytest.raises(InputError, match=f"does not respond .*{code}"):
+                store_path(f"{server}/{code}/a")
+            refused(
+                invoked("ingest", f"{server}/{code}/a", tmp_path / "c"), 2, f"cannot open {server}", str(code)
+            )
+    with pytest.raises(StoreError, match="the object store failed .*Cannot connect"):
+        exists(f"{server}/404/a")
 
 
 @pytest.fixture(scope="module")
@@ -453,7 +492,8 @@ def test_a_partly_written_model_is_not_a_model(writes: int, memory: str, dying: 
     dying(writes)
     refused(invoked(*infer).without_progress(), 3)
     dying(np.inf)
-    refused(invoked("topics", model), 2, "no model is here")
+    there = "an unfinished result, not a model" if writes else "no such file or directory"
+    refused(invoked("topics", model), 2, there)
     printed(*infer)
     require_same_models(model, local / "f.zarr")
     printed(*infer)

@@ -249,7 +249,7 @@ def test_missing_and_unknown_metadata_of_the_truth(copy):
     with pytest.raises(InputError, match=r"format version 2; .* 1"):
         read_truth(copy)
     shutil.rmtree(copy / "truth.zarr")
-    with pytest.raises(InputError, match="does not exist; give a corpus"):
+    with pytest.raises(InputError, match="is a corpus, not a simulated corpus; give"):
         read_truth(copy)
 
 

@@ -15,7 +15,7 @@ from streaming_jsmf.cli import interrupts
 from streaming_jsmf.cli.choose_k import choose_k
 from streaming_jsmf.cli.evaluate import evaluate
 from streaming_jsmf.cli.info import info
-from streaming_jsmf.cli.outcome import outcome_of
+from streaming_jsmf.cli.outcome import CLOSED, outcome_of
 from streaming_jsmf.cli.queries import documents, over_time
 from streaming_jsmf.cli.report import report, view
 from streaming_jsmf.cli.stages import fit, infer, ingest, polish, scan, simulate, transform, update
@@ -55,8 +55,8 @@ def cli(context: click.Context) -> None:
     One to three passes over a corpus produce a moments store, from which models of several numbers of topics, up to
     --max-topics, are inferred without reading the corpus again. Run an interrupted command again to resume it.
 
-    Exit codes: 0 done, 2 invalid input, 3 incomplete or damaged store, 130 interrupted (Ctrl-C), 143 terminated
-    (SIGTERM).
+    Exit codes: 0 done, 2 invalid input, 3 incomplete or damaged store, 130 interrupted (Ctrl-C), 141 output closed
+    (as by head), 143 terminated (SIGTERM).
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -82,9 +82,10 @@ def report_outcome(error: BaseException) -> int:
     outcome = outcome_of(error)
     if outcome is None:
         raise error
-    with suppress(OSError):
-        prefix = "" if outcome.name == "interrupted" else "error: "
-        click.echo(f"{prefix}{printable(location(outcome.line))}", err=True)
+    prefix = "" if outcome.name == "interrupted" else "error: "
+    if outcome.exit_code != CLOSED:
+        with suppress(OSError):
+            click.echo(f"{prefix}{printable(location(outcome.line))}", err=True)
     interrupts.last_words.clear()
     return outcome.exit_code
 

@@ -13,6 +13,9 @@ from streaming_jsmf.errors import MachineError, StreamingJSMFError, is_of_machin
 
 USAGE = 2
 
+#: As shells report a command that SIGPIPE ended.
+CLOSED = 141
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -28,6 +31,11 @@ def outcome_of(error: BaseException) -> Outcome | None:
     # Libraries convert interrupts to their own errors, and worker processes may receive the signal first.
     if interrupts.received() is not None or isinstance(error, KeyboardInterrupt | click.Abort):
         return interrupted()
+    # Click turns a broken pipe, and nothing else here, into an exit.
+    if isinstance(error, BrokenPipeError | SystemExit):
+        return Outcome(
+            "error", CLOSED, "the output was closed, as head does; run the same command again for the rest"
+        )
     if is_of_machine(error) and not isinstance(error, MachineError):
         return outcome_of(machine_error(error))
     match error:

@@ -139,7 +139,7 @@ def _require_table(path: StorePath, data: bytes) -> None:
         else:
             with open_parquet(path) as file:
                 own = _MARK in (file.metadata.metadata or {})
-    except (OSError, StoreError):
+    except (IsADirectoryError, StoreError):
         own = False
     if not own:
         raise InputError(f"--out {path}: is not a table that this command wrote; give another path")

@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,9 +21,19 @@ from streaming_jsmf.corpus.manifest import (
     token_settings,
 )
 from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, Vocabulary, read_vocabulary
-from streaming_jsmf.display import location, printable
+from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.storage.local import CHECK_OR_LIST
+from streaming_jsmf.storage.kinds import (
+    CORPUS,
+    MODEL,
+    MODELS,
+    MOMENTS,
+    SHARES,
+    SOURCE,
+    is_at,
+    taken,
+    unsuitable,
+)
 from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.storage.paths import (
     MARK,
@@ -38,18 +46,11 @@ from streaming_jsmf.storage.paths import (
     normalize,
     read_bytes,
     sha256_of,
-    similar_names,
 )
 
 DOCUMENTS = "documents"
 QUARANTINE_NAME = "quarantine.parquet"
 PARQUET_SUFFIXES = (".parquet", ".pq", ".parq")  # ours are .parquet
-
-#: Stores that are not corpora, with the advice for the error message.
-_STORES = {
-    "streaming_jsmf.moments": "a moments store, not a corpus; infer makes a model of it",
-    "streaming_jsmf.model": "a model, not a corpus; give the corpus that it was made of",
-}
 
 
 @dataclass(frozen=True)
@@ -139,11 +140,7 @@ def open_corpus(path: AnyPath | Corpus, vocabulary: AnyPath | None = None) -> Co
     if isinstance(path, Corpus) and vocabulary is None:
         return path
     root = corpus_root(path)
-    if not exists(root):
-        raise missing_source(root)
-    if is_file(root):
-        raise InputError(f"{root} is a file, not a corpus; {_how_to_ingest(root)}")
-    require_no_store(root)
+    require_no_store(root, CORPUS)
     if not exists(join(root, MANIFEST_NAME)):
         if is_url(root) and exists(join(root, MARK)):
             raise StoreError(f"{root}: the corpus is not finished; run the command that makes it again")
@@ -153,14 +150,6 @@ def open_corpus(path: AnyPath | Corpus, vocabulary: AnyPath | None = None) -> Co
             f"{root} has a manifest, which names its vocabulary; leave the vocabulary argument out"
         )
     return _open_committed(root, read_manifest(root))
-
-
-def missing_source(root: str) -> InputError:
-    """Return the error of every verb whose source, a corpus or anything else, does not exist."""
-    name = root.rsplit("/", 1)[-1]
-    may_be_text = len(name.split()) > 1 and not re.search(r"\.\w+$", name)
-    advice = similar_names(root) or (CHECK_OR_LIST if may_be_text else "check the path")
-    return InputError(f"{printable(root)}: no such file or directory; {advice}")
 
 
 def corpus_root(path: AnyPath) -> str:
@@ -173,23 +162,19 @@ def corpus_root(path: AnyPath) -> str:
     return normalize(path)
 
 
-def require_no_store(root: str) -> None:
-    """Raise ``InputError`` if ``root`` is a local moments store or model."""
-    if is_url(root):
-        return  # avoids another request
-    try:
-        kind = json.loads(read_bytes(join(root, "zarr.json")))["attributes"]["kind"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return
-    if kind in _STORES:
-        raise InputError(f"{root} is {_STORES[kind]}")
+def require_no_store(root: str, wanted: str = SOURCE) -> None:
+    """Raise ``InputError`` if a moments store, a model or topic shares are at a local path."""
+    # Of a URL, this would be another request.
+    if not is_url(root) and (there := is_at(root)).startswith((MOMENTS, MODEL, MODELS, SHARES)):
+        raise unsuitable(root, wanted, there)
 
 
 def read_manifest(path: AnyPath) -> Manifest:
-    """Read and check the manifest of a corpus directory; ``InputError`` if it is missing."""
-    where = join(normalize(path), MANIFEST_NAME)
+    """Read and check the manifest of a corpus directory; ``InputError`` if something else is there."""
+    root = normalize(path)
+    where = join(root, MANIFEST_NAME)
     if not exists(where):
-        raise InputError(f"there is no {where}; the directory was not written by this package")
+        raise taken(root, CORPUS)
     return parse_manifest(read_bytes(where), where)
 
 
@@ -253,10 +238,10 @@ def _open_in_place(root: str, vocabulary: str | None) -> Corpus:
     return Corpus(root, shards, n_words, vocabulary_sha256, vocabulary_path)
 
 
-def is_corpus(path: AnyPath) -> bool:
+def is_corpus(path: AnyPath, wanted: str = SOURCE) -> bool:
     """Whether a path is a corpus: a directory with a manifest, or with Parquet files and a vocabulary."""
     root = normalize(path)
-    require_no_store(root)
+    require_no_store(root, wanted)
     if exists(join(root, MANIFEST_NAME)):
         return True
     if is_file(root) or not {VOCABULARY_NAME, *TEXT_NAMES} & {*file_names(root)}:
@@ -269,9 +254,7 @@ def find_shards(root: str, vocabulary: str | None = None) -> list[str]:
     found = [*_parquet_files(root, f"{DOCUMENTS}/"), *_parquet_files(root, "")]
     names = [name for name in found if join(root, name) != vocabulary]
     if not names:
-        raise InputError(
-            f"no corpus in {root}: no *.parquet files in it or in its {DOCUMENTS}/; {_how_to_ingest(root)}"
-        )
+        raise unsuitable(root, CORPUS)
     return names
 
 
@@ -280,10 +263,9 @@ def find_vocabulary(root: str) -> str:
     names, here = (VOCABULARY_NAME, *TEXT_NAMES), set(file_names(root))
     found = next((name for name in names if name in here), None)
     if found is None:
-        raise InputError(
-            f"no corpus in {root}: it has no vocabulary ({', '.join(names)}) beside its Parquet files; "
-            f"{_how_to_ingest(root)}"
-        )
+        there = is_at(root)
+        without = f" without a vocabulary ({', '.join(names)})" if there == "a folder" else ""
+        raise unsuitable(root, CORPUS, there + without)
     return join(root, found)
 
 
@@ -295,11 +277,3 @@ def _parquet_files(root: str, folder: str) -> list[str]:
         for name in file_names(join(root, folder.rstrip("/")) if folder else root)
         if name.endswith(PARQUET_SUFFIXES) and name not in reserved and name[0] not in "._"
     ]
-
-
-def _how_to_ingest(root: str) -> str:
-    shown = location(root)
-    return (
-        f"make a corpus of texts or tables with: streaming-jsmf ingest {shown} CORPUS, or topics at once with: "
-        f"streaming-jsmf fit {shown} MODEL --topics 20"
-    )

@@ -40,11 +40,11 @@ from streaming_jsmf.documents.shares import (
     is_csv,
     is_text,
     not_read,
-    not_shares,
     to_lists,
 )
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.ingestion.readers.values import storable
+from streaming_jsmf.storage import kinds
 from streaming_jsmf.storage.arrays import (
     CHUNK_BYTES,
     ArrayDigest,
@@ -124,9 +124,7 @@ def is_shares(path: StorePath) -> bool:
 
 def _stored(path: StorePath) -> Mapping[str, Any]:
     """Return the metadata of topic shares, which are not verified."""
-    if not exists(path):
-        raise InputError(f"there are no topic shares at {path}; make them with transform")
-    if is_csv(path):
+    if is_csv(path) and exists(path):
         raise not_read(path)
     try:
         # Asked first, because a server may answer any name below a file.
@@ -137,11 +135,11 @@ def _stored(path: StorePath) -> Mapping[str, Any]:
         else:
             fields = json.loads(read_bytes(path / ABOUT_NAME))
     except FileNotFoundError as error:
-        raise not_shares(path) from error
+        raise kinds.unsuitable(path, kinds.SHARES) from error
     except ValueError as error:
         raise StoreError(f"{path}: its metadata are damaged ({error}); {AGAIN}") from error
     if not isinstance(fields, Mapping) or fields.get("kind") != KIND:
-        raise not_shares(path)
+        raise kinds.unsuitable(path, kinds.SHARES)
     return fields
 
 
@@ -149,11 +147,11 @@ def _text_of(path: StorePath) -> bytes:
     """Return the metadata in a Parquet file."""
     with open_file(path) as stream:
         if stream.read(4) != b"PAR1":
-            raise not_shares(path)
+            raise kinds.unsuitable(path, kinds.SHARES)
     with _opened(path) as file:
         metadata = file.metadata.metadata or {}
     if METADATA_KEY not in metadata:
-        raise not_shares(path)
+        raise kinds.unsuitable(path, kinds.SHARES)
     return bytes(metadata[METADATA_KEY])
 
 

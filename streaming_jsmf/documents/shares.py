@@ -25,6 +25,7 @@ from streaming_jsmf.corpus.records import free_name
 from streaming_jsmf.display import escaped_cell
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.fingerprint import sealed, unsealed
+from streaming_jsmf.storage import kinds
 from streaming_jsmf.storage.paths import StorePath, is_file, open_file
 
 if TYPE_CHECKING:
@@ -141,11 +142,6 @@ class About:
         return values.reshape(len(lists), self.width)
 
 
-def not_shares(path: StorePath) -> InputError:
-    """Return the error for a path without topic shares."""
-    return InputError(f"{path}: these are not topic shares; give a path that transform wrote")
-
-
 @dataclass(frozen=True)
 class SharesFile:
     """Opened topic shares, read in pieces; ``columns`` are ``document_id`` and the metadata columns.
@@ -231,7 +227,9 @@ def is_csv(path: StorePath) -> bool:
 
 
 def not_read(path: StorePath) -> InputError:
-    return InputError(f"{path}: shares in CSV are for other programs; transform to .parquet, and give that")
+    return kinds.unsuitable(
+        path, f"{kinds.SHARES} in Parquet or Zarr", "a CSV file, which is for other programs"
+    )
 
 
 def csv_shares(path: StorePath, about: About) -> SharesFile:

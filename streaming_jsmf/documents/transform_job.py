@@ -42,7 +42,6 @@ from streaming_jsmf.documents.shares import (
     ShareTotals,
     has_csv_shares,
     is_csv,
-    not_shares,
     to_lists,
     write_csv,
 )
@@ -55,6 +54,7 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.run import Job, map_job, run_job
 from streaming_jsmf.jobs.workspace import TaskFiles, Workspace
 from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.storage import kinds
 from streaming_jsmf.storage.lock import work_place
 from streaming_jsmf.storage.paths import StorePath, sha256_of
 from streaming_jsmf.storage.replace import file_written, put_files, store_written
@@ -93,9 +93,12 @@ def wanted_shares(target: StorePath, request: Mapping[str, Any], *, overwrite: b
     def stored() -> Mapping[str, Any]:
         if is_csv(target):
             if not has_csv_shares(target):
-                raise not_shares(target)
+                raise kinds.taken(target, kinds.SHARES)
             return request
-        about = stored_about(target)
+        try:
+            about = stored_about(target)
+        except InputError as error:
+            raise kinds.taken(target, kinds.SHARES) from error
         return {} if about is None else {name: getattr(about, name) for name in request}
 
     def is_intact() -> bool:

@@ -23,7 +23,7 @@ from streaming_jsmf.config import (
     for_texts,
 )
 from streaming_jsmf.corpus.footer import is_list
-from streaming_jsmf.corpus.format import open_corpus
+from streaming_jsmf.corpus.format import is_corpus, open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, PHRASES, Json
 from streaming_jsmf.corpus.shards import LAYOUT, TOKENS_PER_SHARD
 from streaming_jsmf.corpus.totals import number_of_ranges
@@ -59,6 +59,7 @@ from streaming_jsmf.ingestion.tokens.stop_words import (
 from streaming_jsmf.ingestion.tokens.tokenizer import code_of, is_phrase, require_words, suited_tokenizer
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes
+from streaming_jsmf.storage.kinds import unsuitable
 from streaming_jsmf.storage.paths import (
     StorePath,
     exists,
@@ -72,6 +73,10 @@ from streaming_jsmf.storage.paths import (
     store_path,
 )
 from streaming_jsmf.storage.results import UNIDENTIFIED, FileContents, identity_of_files
+
+#: What ``--vocabulary`` takes.
+_VOCABULARY = "a file of words, a corpus or a model"
+
 
 logger = logging.getLogger(__name__)
 
@@ -258,12 +263,14 @@ def given_words(given: str | Path | Sequence[str]) -> GivenWords:
         return GivenWords(words, tuple(filter(is_phrase, words)))
     root = normalize(given)
     if not exists(root):
-        raise InputError(f"there is no vocabulary at {root}; give a file of words, a corpus or a model")
+        raise unsuitable(root, _VOCABULARY, "")
     if is_file(root):
         words = read_vocabulary(root)[0].words
         return GivenWords(words, tuple(filter(is_phrase, words)))
     if not exists(join(root, MANIFEST_NAME)) and node_exists(store := store_path(given, "a model")):
         return _words_of_model(store)
+    if not is_corpus(root, _VOCABULARY):
+        raise unsuitable(root, _VOCABULARY)
     corpus = open_corpus(root)
     kinds: dict[str, str] = {}
     if exists(join(root, MANIFEST_NAME)):
@@ -279,7 +286,7 @@ def _words_of_model(store: StorePath) -> GivenWords:
     """Words and phrases of a model, read here because corpora must not import models."""
     attributes = read_attributes(store)
     if attributes.get("kind") != "streaming_jsmf.model":
-        raise InputError(f"{store}: this is not a model; give a file of words, a corpus or a model")
+        raise unsuitable(store, _VOCABULARY)
     missing = {"digests", "provenance"} - attributes.keys()
     if missing or "word" not in attributes["digests"]:
         raise StoreError(f"{store}/zarr.json: metadata are incomplete; run infer again")

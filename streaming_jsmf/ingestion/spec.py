@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 from pydantic import Field, PositiveInt, ValidationError
 
 from streaming_jsmf.config import ReaderName, TokenOptions, check_options, curation_values
-from streaming_jsmf.corpus.format import missing_source
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
@@ -26,6 +25,7 @@ from streaming_jsmf.errors import InputError, first_line, option, options_named
 from streaming_jsmf.ingestion.readers.base import PATH_OPTIONS, limits
 from streaming_jsmf.ingestion.tokens.stop_words import NONE, with_paths
 from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
+from streaming_jsmf.storage.kinds import unsuitable
 from streaming_jsmf.storage.local import require_regular
 from streaming_jsmf.storage.paths import AnyPath, inside, normalize, sha256_of
 from streaming_jsmf.validation import RelativeName, Sha256, Strict, explain, stays_inside
@@ -119,7 +119,7 @@ def load_spec(path: AnyPath) -> CorpusSpec:
     try:
         raw = tomllib.loads(require_regular(where).read_bytes().decode("utf-8"))
     except FileNotFoundError as error:
-        raise missing_source(str(where)) from error
+        raise unsuitable(where, "a spec", "") from error
     except OSError as error:
         raise InputError(f"cannot read the spec {where} ({type(error).__name__}); check the path") from error
     except (ValueError, RecursionError) as error:

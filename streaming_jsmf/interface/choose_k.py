@@ -17,6 +17,7 @@ from streaming_jsmf.config import (
     takes,
 )
 from streaming_jsmf.corpus import Corpus, open_corpus
+from streaming_jsmf.corpus.format import is_corpus
 from streaming_jsmf.corpus.units import list_units
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.evaluation.choice import Choice, Measures, choose, fields_of
@@ -28,12 +29,11 @@ from streaming_jsmf.interface.fit import FitPlan, numbers_of_topics
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.manifest import KIND as MOMENTS_KIND
 from streaming_jsmf.moments.select import FEWEST_PARTS, require_parts, resampled
 from streaming_jsmf.moments.store import Moments, open_moments
 from streaming_jsmf.reporting.page import render_comparison, require_report
-from streaming_jsmf.storage.arrays import read_attributes
-from streaming_jsmf.storage.paths import StorePath, is_free, json_bytes, node_exists, read_bytes, store_path
+from streaming_jsmf.storage.kinds import CORPUS, MOMENTS, is_at, unsuitable
+from streaming_jsmf.storage.paths import StorePath, is_free, json_bytes, read_bytes, store_path
 from streaming_jsmf.storage.results import write_alone
 from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.requirements import Requirements
@@ -119,7 +119,7 @@ def choose_k(
         listener,
         overwrite,
     )
-    if node_exists(place) and read_attributes(place).get("kind") == MOMENTS_KIND:
+    if (there := is_at(place)) == MOMENTS:
         if wanted.partition_nonzeros or wanted.sample_share:
             raise InputError(
                 f"{place}: is scanned already; {option.partition_nonzeros} and {option.sample_share} are for a corpus"
@@ -130,6 +130,8 @@ def choose_k(
         plan = plan if opened else replace(plan, polish=None)
         Requirements.of_moments(plan.settings(numbers[-1]), moments).announce()
     else:
+        if not is_corpus(source, either := f"{CORPUS} or {MOMENTS}"):
+            raise unsuitable(place, either, there)
         opened, reason = open_corpus(source), ""
         moments = _scan(opened, plan, in_parts=wanted.replicas > 0)
     candidates = _Candidates(moments, opened, reason, plan, wanted.seed, wanted.replicas)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.corpus.format import verify_corpus
+from streaming_jsmf.corpus.format import is_corpus, verify_corpus
 from streaming_jsmf.display import location
 from streaming_jsmf.documents.share_files import is_shares, open_shares
 from streaming_jsmf.documents.shares import SharesFile
-from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.counts import read_counts, stored_corpora
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.moments.integrity import leftovers, provenance, require_intact
@@ -18,11 +18,15 @@ from streaming_jsmf.moments.manifest import KIND as MOMENTS_KIND
 from streaming_jsmf.moments.stages.eigenpairs import EigenpairsStage, hardly_seen
 from streaming_jsmf.moments.store import Moments, read_store
 from streaming_jsmf.storage.arrays import read_attributes
+from streaming_jsmf.storage.kinds import CORPUS, MODEL, MOMENTS, SHARES, unsuitable
 from streaming_jsmf.storage.lock import left_behind
-from streaming_jsmf.storage.paths import StorePath, node_exists, store_path
+from streaming_jsmf.storage.paths import StorePath, child_names, node_exists, store_path
 from streaming_jsmf.topics.edits import read_edits
 from streaming_jsmf.topics.store import KIND as MODEL_KIND
 from streaming_jsmf.topics.store import model_names, read_model
+
+#: What ``describe`` takes.
+_STORES = f"{CORPUS}, {MOMENTS}, {MODEL} or {SHARES}"
 
 #: Number of words to name among those that a sample hardly saw.
 SHOWN_WORDS = 10
@@ -59,8 +63,8 @@ def _describe(place: StorePath, path: str, verify: bool) -> dict[str, Any]:
     if not node_exists(place):
         children = [place / name for name in model_names(place)]
         # choose-k, or a fit of several K, may have been stopped before its first model was complete.
-        unfinished = ("k=*", ".k=*", "moments", ".moments.*") if isinstance(place, Path) else ()
-        if children or any(any(place.glob(each)) for each in unfinished):
+        names = child_names(place) if isinstance(place, Path) else ()
+        if children or any(re.fullmatch(r"\.?k=.*|moments|\.moments\..*", name) for name in names):
             return {
                 "kind": "models",
                 "complete": bool(children),
@@ -68,13 +72,15 @@ def _describe(place: StorePath, path: str, verify: bool) -> dict[str, Any]:
                     {"path": location(child), **_describe(child, str(child), verify)} for child in children
                 ],
             }
+        if not is_corpus(path, _STORES):
+            raise unsuitable(path, _STORES)
         return _describe_corpus(str(path), verify)
     kind = read_attributes(place).get("kind")
     if kind == MODEL_KIND:
         return _describe_model(place)
     if kind == MOMENTS_KIND:
         return _describe_moments(read_store(place))
-    raise InputError(f"{place}: a Zarr group of kind {kind!r}, not of this package")
+    raise unsuitable(place, _STORES)
 
 
 def _describe_shares(shares: SharesFile, verify: bool) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from streaming_jsmf.config import (
     settings_of,
     takes,
 )
-from streaming_jsmf.corpus.format import Corpus, is_corpus, missing_source, open_corpus, read_manifest
+from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.display import location, percent, table
 from streaming_jsmf.documents.transform import transform
@@ -36,6 +36,7 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.changes import follow_corpus
 from streaming_jsmf.moments.manifest import StoreManifest
 from streaming_jsmf.moments.store import Moments, read_store
+from streaming_jsmf.storage.kinds import SOURCE, unsuitable
 from streaming_jsmf.storage.lock import recover
 from streaming_jsmf.storage.paths import (
     StorePath,
@@ -219,7 +220,7 @@ def _corpus(
     place = beside(root, "corpus")
     if not exists(place):
         if isinstance(source, str | PathLike) and not exists(normalize(source)):
-            raise missing_source(normalize(source))
+            raise unsuitable(normalize(source), SOURCE, "")
         shown = source if isinstance(source, str | PathLike) else f"the {type(source).__name__}"
         raise InputError(
             f"{root}: its corpus {place} is missing, and {shown} is not a corpus; give the corpus that it was fitted to"

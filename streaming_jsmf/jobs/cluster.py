@@ -18,6 +18,7 @@ import dask
 from dask.utils import format_time, parse_timedelta
 
 from streaming_jsmf.errors import InputError, StoreError, option, pass_on_machine
+from streaming_jsmf.storage.paths import exists
 
 #: Connection timeout in seconds; Dask's configuration can lower it.
 CONNECT_SECONDS = 10.0
@@ -43,6 +44,12 @@ _INSTALL = "install it with pip install 'dask[diagnostics]'"
 
 RESUME = "run the same command again to go on from what is committed"
 
+#: Why processes end as they start.
+NOT_STARTED = (
+    "the worker processes ended as they started, for the reason that they wrote above; each imports the main module of "
+    'the program, whose calls belong below if __name__ == "__main__":'
+)
+
 
 def address_of(scheduler: Any) -> Any:
     """Return the address of a cluster or client of Dask, whose credentials are kept for it; anything else unchanged."""
@@ -51,6 +58,30 @@ def address_of(scheduler: Any) -> Any:
     if address:
         _credentials[address] = getattr(scheduler, "security", None)
     return address or scheduler
+
+
+def require_usable(scheduler: Any) -> None:
+    """Raise ``InputError`` for a cluster or client of Dask that would never answer."""
+    what = "client" if hasattr(scheduler, "scheduler_info") and hasattr(scheduler, "submit") else "cluster"
+    if getattr(scheduler, "asynchronous", None) is True:
+        raise InputError(
+            f"this {what} is asynchronous; make it without asynchronous=True, or make this call in another thread "
+            "(asyncio.to_thread)"
+        )
+    status = getattr(scheduler, "status", None)
+    if getattr(status, "name", status) in ("closing", "closed", "failed"):
+        raise InputError(f"this {what} is closed; make a new one")
+
+
+def require_main() -> None:
+    """Raise ``InputError`` if the main module, which worker processes import first, is not a file."""
+    main = sys.modules["__main__"]
+    file = getattr(main, "__file__", None) if getattr(main, "__spec__", None) is None else None
+    if file is not None and not exists(file):
+        raise InputError(
+            f"worker processes import the main module of the program, and {file} is not a file; save the program as a "
+            f"file, or use {option.scheduler('threads')}"
+        )
 
 
 def is_address(text: str) -> bool:
@@ -83,7 +114,7 @@ def running_scheduler(address: str) -> Iterator[Any]:
 def losses_in_one_line(cluster: str) -> Iterator[None]:
     """Convert the errors of distributed for a lost cluster to a one-line ``StoreError``.
 
-    They occur if the scheduler is lost, a task repeatedly kills its workers, or no worker is left in time.
+    They occur if the scheduler is lost, a task repeatedly kills its workers, or no worker starts or is left in time.
     """
     from distributed.comm import CommClosedError
     from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
@@ -101,6 +132,10 @@ def losses_in_one_line(cluster: str) -> Iterator[None]:
         raise StoreError(
             f"{cluster} had no worker for longer than its {WORKERS_KEY}; start workers and {RESUME}"
         ) from error
+    except RuntimeError as error:
+        if "failed to start" not in str(error):
+            raise
+        raise StoreError(NOT_STARTED) from error
     except (CancelledError, CommClosedError) as error:
         raise StoreError(f"the Dask scheduler at {cluster} was lost; {RESUME}, there or elsewhere") from error
 

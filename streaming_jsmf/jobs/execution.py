@@ -26,18 +26,22 @@ from streaming_jsmf.config import ExecutionOptions
 from streaming_jsmf.errors import InputError, StoreError, option
 from streaming_jsmf.jobs.cluster import (
     LOCAL_SCHEDULERS,
+    NOT_STARTED,
+    RESUME,
     address_of,
     is_address,
     listening,
     losses_in_one_line,
     reported,
+    require_main,
     require_report,
+    require_usable,
     running_scheduler,
     tell_dashboard,
     warn_of_active_client,
 )
 from streaming_jsmf.jobs.events import Listener, silent
-from streaming_jsmf.process_limits import PROCESS_BYTES, shortage
+from streaming_jsmf.process_limits import PROCESS_BYTES, WORKER, require_no_import, shortage
 from streaming_jsmf.storage.paths import StorePath
 
 #: Peak bytes of a stage by the number of tasks at the same time, and whether so many of a stage fit.
@@ -94,6 +98,7 @@ class Execution(ExecutionOptions):
     """Settings of a job's execution; see ``ExecutionOptions``."""
 
     def __post_init__(self) -> None:
+        require_usable(self.scheduler)
         object.__setattr__(self, "scheduler", address_of(self.scheduler))
         super().__post_init__()
         known = (*LOCAL_SCHEDULERS, "cluster")
@@ -192,6 +197,7 @@ class Execution(ExecutionOptions):
         cannot be used (see ``running_scheduler`` and ``preflight.admitted``) or cannot write a performance report, and
         ``StoreError`` if worker processes or the cluster are lost; committed parts are kept.
         """
+        require_no_import()
         ready = False
         try:
             with self._arguments(target, sources) as arguments:
@@ -219,8 +225,10 @@ class Execution(ExecutionOptions):
             with _ended(ThreadPoolExecutor(self.concurrency, thread_name_prefix="scan")) as pool:
                 yield {"scheduler": dask.threaded.get, "pool": pool}
         elif self.scheduler == "processes":
-            workers = ProcessPoolExecutor(self.concurrency, _Processes(), _follow_the_parent)
-            with _lost_processes_in_one_line(), _ended(workers) as pool:
+            require_main()
+            processes = _Processes()
+            workers = ProcessPoolExecutor(self.concurrency, processes, _follow_the_parent)
+            with _lost_processes_in_one_line(processes), _ended(workers) as pool:
                 # A task is a whole partition, so larger batches would leave other processes idle.
                 yield {"scheduler": dask.multiprocessing.get, "pool": pool, "chunksize": 1}
         else:
@@ -235,6 +243,7 @@ class Execution(ExecutionOptions):
         from streaming_jsmf.jobs.preflight import admitted
 
         if self.scheduler == "cluster":
+            require_main()
             warn_of_active_client()
             # The dashboard uses any free port, to avoid conflicts, and only the local interface; Dask's default is all
             # interfaces.
@@ -265,14 +274,19 @@ def _at_most_cores(count: int) -> int:
 
 
 @contextmanager
-def _lost_processes_in_one_line() -> Iterator[None]:
+def _lost_processes_in_one_line(processes: _Processes) -> Iterator[None]:
     """Convert the loss of worker processes to a one-line ``StoreError``."""
     try:
         yield
     except BrokenExecutor as error:
-        raise StoreError(
-            "worker processes were killed; run the same command again to go on from what is committed"
-        ) from error
+        for process in processes.started:
+            process.join()
+        # The pool terminates the others.
+        codes = {process.exitcode or 0 for process in processes.started} - {0, -signal.SIGTERM}
+        if max(codes, default=0) > 0:
+            raise StoreError(NOT_STARTED) from error
+        short = "; SIGKILL is also sent by a system that is short of memory" * (-9 in codes)
+        raise StoreError(f"worker processes were killed{short}; {RESUME}") from error
 
 
 @contextmanager
@@ -312,7 +326,13 @@ class _Process(multiprocessing.context.SpawnProcess):
 
 
 class _Processes(multiprocessing.context.SpawnContext):
-    Process = _Process
+    def __init__(self) -> None:
+        super().__init__()
+        self.started: list[_Process] = []
+
+    def Process(self, *arguments: Any, **options: Any) -> _Process:  # type: ignore[override]
+        self.started.append(_Process(*arguments, **{**options, "name": WORKER}))
+        return self.started[-1]
 
 
 @contextmanager

@@ -25,7 +25,8 @@ from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, key_of
 from streaming_jsmf.jobs.order import FAN_IN, FoldOrder
 from streaming_jsmf.storage.arrays import digest, read_attributes, verified, write_array
-from streaming_jsmf.storage.paths import StorePath, node_exists
+from streaming_jsmf.storage.kinds import MOMENTS, unsuitable
+from streaming_jsmf.storage.paths import StorePath, exists, node_exists
 from streaming_jsmf.validation import Strict, explain
 
 KIND = "streaming_jsmf.moments"
@@ -340,14 +341,10 @@ def read_manifest(path: StorePath) -> StoreManifest:
     """
     if not node_exists(path):
         refuse_lost_root(path)
-        if isinstance(path, Path) and (path / "manifest.json").exists():
-            raise InputError(
-                f"{path}: is a corpus, not a moments store; make one from it with scan, or use fit for all steps"
-            )
-        raise InputError(f"{path}: no moments store is here; make one with streaming-jsmf scan CORPUS {path}")
+        raise unsuitable(path, MOMENTS)
     attributes, hint = read_attributes(path), "delete the store and scan again"
     if attributes.get("kind") != KIND:
-        raise InputError(f"{path}: this is not a moments store; give the path that scan or fit wrote")
+        raise unsuitable(path, MOMENTS)
     fields = attributes.get("manifest")
     if not isinstance(fields, dict):
         raise StoreError(f"{path}/zarr.json: the manifest is missing; {hint}")
@@ -369,7 +366,7 @@ def words_digest(words: Sequence[str]) -> str:
 
 def refuse_lost_root(path: StorePath) -> None:
     """Raise ``StoreError`` if ``path`` is a store without its root metadata, the only copy of the manifest."""
-    if isinstance(path, Path) and (path / RECORDS).exists() and (path / PARTIALS).exists():
+    if isinstance(path, Path) and exists(path / RECORDS) and exists(path / PARTIALS):
         raise StoreError(
             f"{path}/zarr.json is missing, and with it the description of the store; restore it from a copy, or delete "
             "the store and scan again"

@@ -20,6 +20,7 @@ from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.moments.changes import Changes, require_changeable, steps_begun
 from streaming_jsmf.moments.integrity import damage, is_cleared, remove_leftovers
 from streaming_jsmf.moments.manifest import (
+    KIND,
     StoreManifest,
     new_manifest,
     read_manifest,
@@ -30,6 +31,8 @@ from streaming_jsmf.moments.manifest import (
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.run import repair_words, run_stages, switch, write_empty_store
 from streaming_jsmf.moments.store import Moments, open_moments, read_store
+from streaming_jsmf.storage.arrays import read_attributes
+from streaming_jsmf.storage.kinds import MOMENTS, taken
 from streaming_jsmf.storage.lock import recover, sole_writer
 from streaming_jsmf.storage.paths import StorePath, join, node_exists, store_path
 from streaming_jsmf.storage.replace import remove_store, store_written
@@ -79,7 +82,10 @@ def scan(
         )
     if not node_exists(path):
         recover(path)
-    stored = read_store(path) if node_exists(path) else None
+    is_node = node_exists(path)
+    if is_node and read_attributes(path).get("kind") != KIND:
+        raise taken(path, MOMENTS)
+    stored = read_store(path) if is_node else None
     changes, settings = _wanted(stored, changes, settings, options)
     execution = settings_of("execution", Execution, execution, options)
     if settings is not None and settings.third_moment:
@@ -187,7 +193,7 @@ def _wanted_store(corpus: Corpus, path: StorePath, asked: StoreManifest, overwri
     def stored() -> dict[str, Any]:
         if not node_exists(path):
             refuse_lost_root(path)
-            raise InputError(f"{path}: exists and is not a moments store; give a path that is free")
+            raise taken(path, MOMENTS)
         return identity(read_store(path).manifest)
 
     def is_intact() -> bool:

@@ -20,6 +20,7 @@ from streaming_jsmf.storage.arrays import (
     read_attributes,
     write_arrays,
 )
+from streaming_jsmf.storage.kinds import unsuitable
 from streaming_jsmf.storage.paths import AnyPath, StorePath, node_exists, store_path
 from streaming_jsmf.storage.replace import store_written
 
@@ -146,7 +147,7 @@ def read_truth(corpus: AnyPath | UPath) -> Truth:
     """
     path = store_path(corpus, "a simulated corpus") / TRUTH_NAME
     if not node_exists(path):
-        raise InputError(f"{path}: does not exist; give a corpus that simulate wrote")
+        raise unsuitable(path.parent, "a simulated corpus")
     attributes = read_attributes(path)
     kind, version = (attributes.get(name) for name in ("kind", "format_version"))
     if (kind, version) != (KIND, FORMAT_VERSION):

@@ -25,6 +25,7 @@ from zarr.storage import FsspecStore, LocalStore
 
 from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, pass_on_machine
 from streaming_jsmf.fingerprint import sealed, unsealed
+from streaming_jsmf.storage.kinds import unsuitable
 from streaming_jsmf.storage.local import require_regular
 from streaming_jsmf.storage.objects import reaching, writing
 from streaming_jsmf.storage.paths import StorePath, inside, node_exists, write_json
@@ -127,20 +128,26 @@ def sealed_as(kind: str, version: int, attributes: Mapping[str, Any]) -> dict[st
 
 
 def read_sealed(
-    path: StorePath, kind: str, version: int, *, what: str, hint: str, other_kind: str | None = None
+    path: StorePath,
+    kind: str,
+    version: int,
+    *,
+    what: str,
+    hint: str,
+    wanted: str | None = None,
 ) -> dict[str, Any]:
     """Return the attributes of a group that were made by ``sealed_as``.
 
     Raises ``StoreError`` if they were changed, are damaged, or have another kind or version. The message names
-    ``what`` is damaged and ends with ``hint``. If users name the group, another kind or version is an ``InputError``,
-    whose message for another kind is ``other_kind``.
+    ``what`` is damaged and ends with ``hint``. If users name the group, which is ``wanted`` (``kinds``), another kind
+    or version is an ``InputError``.
     """
     attributes = read_attributes(path, hint=hint)
     if attributes.get("kind") != kind:
-        if other_kind is not None:
-            raise InputError(f"{path}: {other_kind}")
+        if wanted is not None:
+            raise unsuitable(path, wanted)
         raise StoreError(f"{path}/zarr.json: {what} are damaged; {hint}")
-    error = StoreError if other_kind is None else InputError
+    error = StoreError if wanted is None else InputError
     return verified(path, attributes, version, what=what, hint=hint, other_version=error)
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import dropwhile
 from pathlib import Path
@@ -20,6 +22,8 @@ from streaming_jsmf.errors import InputError, StreamingJSMFError
 CHECK_OR_LIST = "check the path, or give texts as a list or in a file"
 
 LOCAL_SCHEMES = ("file", "local")
+#: What precedes the path in the URLs of RFC 8089, such as file:///path, file://localhost/path and file:/path.
+_LOCAL_URL = re.compile(r"(?:file|local):(?://(?:localhost(?=/))?|(?=/))", re.IGNORECASE)
 
 #: Types of files that have no end, or wait for another process.
 _ENDLESS = {
@@ -37,9 +41,14 @@ def local_name(text: str) -> str:
         text.encode()
     except UnicodeError as error:
         raise _not_encodable(text) from error
-    scheme, _, rest = text.partition("://")
+    if address := _LOCAL_URL.match(text):
+        return unquote(text[address.end() :])
+    if text.lower().startswith("file:"):
+        raise InputError(
+            f"{text} is not the URL of a file; write file:///PATH, or ./{text} for a file of this name"
+        )
     # Unlike ``Path.expanduser``, this leaves names such as ~draft.csv as they are.
-    return os.path.expanduser(unquote(rest) if scheme in LOCAL_SCHEMES else text)  # noqa: PTH111
+    return os.path.expanduser(text)  # noqa: PTH111
 
 
 def _not_encodable(text: str) -> InputError:
@@ -89,6 +98,48 @@ def require_regular(path: Path, error: type[StreamingJSMFError] = InputError) ->
     return path
 
 
+def status(path: Path) -> os.stat_result | None:
+    """What is at a path, following links; None if nothing is.
+
+    Other errors, such as "Permission denied", are raised: they do not say that nothing is there. ``Path.exists`` of
+    Python 3.14 and ``os.path.exists`` return False for them.
+    """
+    try:
+        return path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def is_directory(path: Path) -> bool:
+    return (found := status(path)) is not None and stat.S_ISDIR(found.st_mode)
+
+
 def is_no_directory(path: Path) -> bool:
     """Whether something that is opened as a file exists, even if ``require_regular`` refuses it."""
-    return path.exists() and not path.is_dir()
+    return (found := status(path)) is not None and not stat.S_ISDIR(found.st_mode)
+
+
+def names_in(folder: Path) -> list[str]:
+    """The sorted names in a folder; empty if there is none. Unlike ``Path.glob``, raises every other error."""
+    try:
+        return sorted(os.listdir(folder))  # noqa: PTH208
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def names_beside(path: Path) -> list[str]:
+    """The names next to a store; none in a folder that may not be listed, where nothing says what a store is."""
+    try:
+        return names_in(path.parent)
+    except PermissionError:
+        return []
+
+
+def walk(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """As ``os.walk``, which leaves out folders that cannot be listed: only those that do not exist."""
+
+    def failed(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise error
+
+    return os.walk(folder, onerror=failed)

@@ -25,6 +25,8 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.process_limits import require_no_import
+from streaming_jsmf.storage.local import names_beside, walk
 from streaming_jsmf.storage.paths import Place, StorePath
 from streaming_jsmf.storage.replace import (
     OF_A_WRITER,
@@ -103,8 +105,8 @@ def left_behind(store: StorePath) -> list[Path]:
     place = real_path(store)
     name = re.escape(place.name)
     own = re.compile(rf"{name}\.partial|\.{name}(\.partial)?\.{PASSING}")
-    found = [path for path in place.parent.glob("*") if own.fullmatch(path.name)]
-    for folder, directories, files in os.walk(place):
+    found = [place.with_name(each) for each in names_beside(place) if own.fullmatch(each)]
+    for folder, directories, files in walk(place):
         passing = {each for each in (*directories, *files) if OF_A_WRITER.fullmatch(each)}
         directories[:] = [each for each in directories if each not in passing]
         found += [Path(folder, each) for each in passing]
@@ -135,6 +137,7 @@ def sole_writer(store: StorePath) -> Iterator[None]:
     Leftovers of a killed process are removed on entry, and a replacement that it began is completed. Raises
     ``InputError`` if another process holds the lock; the message names it. An error of a full disk names the directory.
     """
+    require_no_import()
     if not isinstance(store, Path):
         # Object stores have no locks; two writers commit the same bytes and only waste time.
         finish_replacing(store)

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import fsspec
+from fsspec.asyn import AsyncFileSystem
+from fsspec.spec import AbstractFileSystem
 from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, first_line, pass_on_machine
@@ -45,7 +47,7 @@ def url_file_system(path: str | PathLike[str] | UPath) -> tuple[Any, str]:
     if isinstance(path, UPath):
         return path.fs, path.path
     _, chained, archive = str(path).rpartition("::")
-    if chained and ("://" not in archive or archive.startswith(("file://", "local://"))):
+    if chained and ("://" not in archive or archive.lower().startswith(("file:", "local:"))):
         require_regular(Path(local_name(archive)))
     try:
         fs, inner = fsspec.core.url_to_fs(str(path))
@@ -79,13 +81,31 @@ def open_url(place: str | UPath, what: str) -> UPath:
     if not path.name:
         raise InputError(f"{url}: names only a bucket; give {what} a name in it")
     try:
-        path.exists()
+        path.fs.info(path.path)
     except Exception as error:
-        pass_on_machine(error)
-        raise InputError(
-            f"{url}: does not respond ({first_line(error)}); check address, credentials and network"
-        ) from error
+        if not is_absence(error):
+            pass_on_machine(error)
+            raise InputError(
+                f"{url}: does not respond ({reason_of(error)}); check address, credentials and network"
+            ) from error
     return path
+
+
+def is_absence(error: BaseException) -> bool:
+    """Whether an error says that nothing is at a URL; fsspec also calls failures of HTTP servers "not found"."""
+    cause = error.__cause__
+    failed = isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError)
+    failed |= type(cause).__module__.startswith("aiohttp") and getattr(cause, "status", None) not in (
+        404,
+        410,
+    )
+    return isinstance(error, FileNotFoundError) and not failed
+
+
+def reason_of(error: BaseException) -> str:
+    """The line of an error, or of the failure that fsspec calls "not found"."""
+    cause = error.__cause__
+    return first_line(cause if cause is not None and isinstance(error, FileNotFoundError) else error)
 
 
 @contextmanager
@@ -93,13 +113,15 @@ def reaching(place: object) -> Iterator[None]:
     """Convert file system errors except ``FileNotFoundError`` to a one-line ``StoreError`` that names the place."""
     try:
         yield
-    except (FileNotFoundError, StreamingJSMFError):
+    except StreamingJSMFError:
         raise
     except Exception as error:
+        if is_absence(error):
+            raise
         # Each package has its own exceptions. The store is intact, so the same command can be run again.
         pass_on_machine(error)
         raise StoreError(
-            f"{place}: the object store failed ({first_line(error)}); run the same command again once it answers"
+            f"{place}: the object store failed ({reason_of(error)}); run the same command again once it answers"
         ) from error
 
 
@@ -153,6 +175,40 @@ def asked(request: str, path: str | PathLike[str] | UPath, **options: Any) -> An
         return getattr(fs, request)(inner, **options)
 
 
+def info_of(path: str | PathLike[str] | UPath) -> Mapping[str, Any] | None:
+    """What the file system of a URL tells about it; None if nothing is there.
+
+    fsspec's ``exists``, ``isfile`` and ``isdir`` answer False to every error, such as a lack of permission.
+    """
+    try:
+        found: Mapping[str, Any] = asked("info", path)
+    except FileNotFoundError:
+        return None
+    return found
+
+
+def files_below(fs: Any, folder: str, depth: int | None = None) -> list[str]:
+    """The names of the files of a file system below a folder, at most ``depth`` levels; empty if it does not exist.
+
+    Links of a local file system are files. Unlike ``find`` and ``glob`` of fsspec, which leave out folders that they
+    cannot list, raises every error except that a folder is missing.
+    """
+    find = getattr(type(fs), "_find", type(fs).find)
+    if depth is None and find not in (AbstractFileSystem.find, AsyncFileSystem._find):
+        return [*map(str, fs.find(folder))]  # an object store has one listing of all levels
+    found, folders = list[str](), [(folder, 1)]
+    while folders:
+        here, level = folders.pop()
+        with suppress(FileNotFoundError, NotADirectoryError):
+            for entry in fs.ls(here, detail=True):
+                name = str(entry["name"])
+                if entry["type"] != "directory":
+                    found.append(name)
+                elif level != depth and name.strip("/") != here.strip("/"):
+                    folders.append((name, level + 1))
+    return found
+
+
 class Ranges(RawIOBase):
     """An object of known ``size`` as a raw stream; each read is one request, and threads may read the same object."""
 
@@ -182,7 +238,7 @@ class Ranges(RawIOBase):
         return len(data)
 
 
-def objects_at(path: UPath) -> list[str]:
+def objects_at(path: str | PathLike[str] | UPath) -> list[str]:
     """Return the names of objects and prefixes directly below a prefix."""
     try:
         return [*map(str, asked("ls", path, detail=False))]

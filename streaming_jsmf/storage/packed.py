@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.errors import StoreError
+from streaming_jsmf.errors import StoreError, pass_on_machine
 from streaming_jsmf.storage.arrays import CHUNK_BYTES, ArrayDigest, RunningDigest, chunk_rows, digest
 from streaming_jsmf.storage.local import require_regular
 from streaming_jsmf.storage.objects import Ranges, writing
@@ -59,6 +59,7 @@ def read_packed(
                     arrays[name] = values
                 start += size
     except (OSError, EOFError) as error:
+        pass_on_machine(error)
         raise StoreError(f"{path}: is missing or truncated; {hint}") from error
     return arrays
 

@@ -25,12 +25,22 @@ from fsspec.implementations.local import LocalFileSystem
 from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.storage.local import LOCAL_SCHEMES, is_no_directory, local_name, possible, require_regular
+from streaming_jsmf.storage.local import (
+    LOCAL_SCHEMES,
+    is_no_directory,
+    local_name,
+    names_beside,
+    names_in,
+    possible,
+    require_regular,
+    status,
+)
 from streaming_jsmf.storage.objects import (
     Reached,
     State,
     asked,
     in_threads,
+    info_of,
     objects_at,
     objects_below,
     open_url,
@@ -64,7 +74,7 @@ def is_url(path: AnyPath | UPath) -> bool:
     """Whether ``path`` is accessed through fsspec rather than on the local disk."""
     scheme, separator, _ = str(path).partition("://")
     # A text that contains an address is not a URL.
-    return bool(separator) and len(scheme.split()) < 2 and scheme not in LOCAL_SCHEMES
+    return bool(separator) and len(scheme.split()) < 2 and scheme.lower() not in LOCAL_SCHEMES
 
 
 def normalize(path: AnyPath, what: str = "a source") -> str:
@@ -95,8 +105,6 @@ def store_path(path: AnyPath | UPath, what: str = "a store") -> StorePath:
     text = _text_of(path, what)
     if is_url(text) and not isinstance(path, Path):
         return open_url(path if isinstance(path, UPath) else text.rstrip("/"), what)
-    if text.startswith("file:") and not text.startswith("file://"):
-        raise InputError(f"{text}: {what} must be a path or a URL; write file:///...")
     place = possible(
         Path(text if isinstance(path, Path) and path.parts[:1] != ("~",) else local_name(text)), text
     )
@@ -186,23 +194,25 @@ def sha256_of(path: AnyPath | UPath) -> str:
 
 def exists(path: AnyPath | UPath) -> bool:
     local = _on_disk(path)
-    return bool(asked("exists", path)) if local is None else local.exists()
+    return (info_of(path) if local is None else status(local)) is not None
 
 
 def similar_names(path: AnyPath | UPath) -> str:
     """Suggest up to three similar names in the directory of a missing local path; return an empty text without any."""
     local = _on_disk(path)
-    if local is None or local.exists() or not local.parent.is_dir():
+    if local is None or local.exists():
         return ""
     if local.is_symlink():
         return f"it is a symbolic link to {local.readlink()}, which does not exist"
-    near = get_close_matches(local.name, (found.name for found in local.parent.iterdir()), 3)
+    if local.with_name(f"{local.name}.partial").is_dir():
+        return "the command that makes it was interrupted; run it again"
+    near = get_close_matches(local.name, names_beside(local), 3)
     return f"did you mean {' or '.join(sorted(near))}?" if near else ""
 
 
 def is_file(path: AnyPath | UPath) -> bool:
     local = _on_disk(path)
-    return bool(asked("isfile", path)) if local is None else is_no_directory(local)
+    return (info_of(path) or {}).get("type") == "file" if local is None else is_no_directory(local)
 
 
 def file_size(path: AnyPath | UPath) -> int:
@@ -231,11 +241,13 @@ def file_names(directory: AnyPath) -> list[str]:
     """Return the sorted names of the files directly in a directory; empty if it does not exist."""
     folder = _on_disk(directory)
     if folder is not None:
-        return sorted(p.name for p in folder.iterdir() if is_no_directory(p)) if folder.is_dir() else []
-    if not asked("isdir", directory):
+        return [name for name in names_in(folder) if is_no_directory(folder / name)]
+    try:
+        entries = asked("ls", directory, detail=True)
+    except (FileNotFoundError, NotADirectoryError):
         return []
-    entries = asked("ls", directory, detail=True)
-    return sorted(e["name"].rstrip("/").rsplit("/", 1)[-1] for e in entries if e["type"] == "file")
+    files = (e["name"].rstrip("/") for e in entries if e["type"] == "file")
+    return sorted(file.rsplit("/", 1)[-1] for file in files if not str(directory).endswith(file))
 
 
 def fsync_directory(path: Path) -> None:
@@ -292,7 +304,7 @@ def node_exists(path: StorePath) -> bool:
 def file_exists(path: StorePath) -> bool:
     """Whether a store has this file; errors as ``node_exists``."""
     if isinstance(path, Path):
-        return path.exists()
+        return status(path) is not None
     try:
         # One small read, whereas ``UPath.exists`` also looks for objects below the path.
         with reaching(path):
@@ -304,18 +316,13 @@ def file_exists(path: StorePath) -> bool:
 
 def is_free(path: StorePath) -> bool:
     """Whether a result can be created at ``path``: nothing exists there, or only our leftovers in an object store."""
-    if isinstance(path, Path):
-        return not path.exists()
-    with reaching(path):
-        if not path.exists():
-            return True
-    if any(file_exists(path / name) for name in LAST_FILES):
+    if not exists(path):
+        return True
+    if isinstance(path, Path) or any(file_exists(path / name) for name in LAST_FILES):
         return False
-    with reaching(path):
-        # Not ``file_exists``: S3 has no ranges of an empty object.
-        marked = (path / MARK).exists()
-    # Some file systems behind URLs keep directories whose files are removed.
-    return marked or not objects_below(path)
+    # Not ``file_exists``: S3 has no ranges of an empty object. Some file systems behind URLs keep directories whose
+    # files are removed.
+    return exists(path / MARK) or not objects_below(path)
 
 
 def make_directory(path: StorePath) -> None:
@@ -325,18 +332,19 @@ def make_directory(path: StorePath) -> None:
         fsync_directory(path.parent)
 
 
-def child_names(path: StorePath, prefix: str = "") -> list[str]:
+def child_names(path: AnyPath | UPath, prefix: str = "") -> list[str]:
     """Return the names directly below ``path`` that begin with ``prefix``; for a URL one uncached listing."""
-    if isinstance(path, Path):
-        return [child.name for child in path.glob(f"{prefix}*")]
-    names = [name.rstrip("/").rsplit("/", 1)[-1] for name in objects_at(path)]
-    return sorted(name for name in names if name.startswith(prefix))
+    if (local := _on_disk(path)) is not None:
+        names = names_in(local)
+    else:
+        names = sorted(name.rstrip("/").rsplit("/", 1)[-1] for name in objects_at(path))
+    return [name for name in names if name.startswith(prefix)]
 
 
 def group_names(path: StorePath, prefix: str = "") -> list[str]:
     """As ``child_names``, but only names of directories that have a ``zarr.json``."""
     if isinstance(path, Path):
-        return [found.parent.name for found in path.glob(f"{prefix}*/{ROOT}")]
+        return [name for name in child_names(path, prefix) if node_exists(path / name)]
     root = path.path.rstrip("/") + "/"
     names = (name.removeprefix(root).split("/") for name in objects_below(path))
     return [parts[0] for parts in names if parts[1:] == [ROOT] and parts[0].startswith(prefix)]

@@ -7,7 +7,6 @@ left over. A target that is a link is written at the link's destination.
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import re
@@ -22,6 +21,7 @@ from tempfile import mkdtemp
 from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError, first_line
+from streaming_jsmf.storage.local import names_beside, walk
 from streaming_jsmf.storage.objects import in_threads, objects_below, reaching, remove_objects
 from streaming_jsmf.storage.paths import (
     LAST_FILES,
@@ -30,6 +30,7 @@ from streaming_jsmf.storage.paths import (
     Place,
     StorePath,
     child_names,
+    exists,
     file_exists,
     fsync_directory,
     is_free,
@@ -82,8 +83,8 @@ def leftovers(target: Path) -> list[Path]:
     """Return temporary files and directories next to a target."""
     place = real_path(target)
     found = [rest for rest in (_new(place), _old(place)) if os.path.lexists(rest)]
-    written = place.parent.glob(f".{glob.escape(place.name)}.*")
-    return found + [path for path in written if _TEMPORARY.search(path.name)]
+    written = (name for name in names_beside(place) if name.startswith(f".{place.name}."))
+    return found + [place.with_name(name) for name in written if _TEMPORARY.search(name)]
 
 
 def clear_leftovers(target: Path) -> list[Path]:
@@ -94,7 +95,7 @@ def clear_leftovers(target: Path) -> list[Path]:
     place = real_path(target)
     if os.path.lexists(_old(place)) and not os.path.lexists(place):
         _old(place).rename(place)
-    inside = (Path(folder, name) for folder, _, names in os.walk(place) for name in names)
+    inside = (Path(folder, name) for folder, _, names in walk(place) for name in names)
     removed = [*leftovers(target), *(path for path in inside if _TEMPORARY.search(path.name))]
     for path in removed:
         _remove(path)
@@ -131,7 +132,7 @@ def require_replaceable(target: StorePath) -> None:
         _require_own_objects(target)
         return
     require_outside(target)
-    for folder, directories, files in os.walk(target):
+    for folder, directories, files in walk(target):
         # The chunks of an array; groups have members instead.
         passed = {ROOT, "c"} if ROOT in files else set()
         directories[:] = [
@@ -207,13 +208,12 @@ def store_written(
                 folder.mkdir(parents=True, exist_ok=True)
             put_files([(target / name, beside / name) for name in keep])
         return
-    with reaching(target):
-        exists = target.exists()
-    replaces = exists and not is_free(target)
+    found = exists(target)
+    replaces = found and not is_free(target)
     if replaces and not overwrite:
         raise _made_meanwhile(target)
     place = _new(target) if replaces else target
-    if exists:
+    if found:
         _remove_object_store(place)
     try:
         with reaching(place):

@@ -30,6 +30,7 @@ from streaming_jsmf.storage.arrays import (
     write_arrays,
     zarr_store,
 )
+from streaming_jsmf.storage.kinds import MODEL, MODELS, taken, unsuitable
 from streaming_jsmf.storage.lock import work_place
 from streaming_jsmf.storage.paths import (
     ROOT,
@@ -41,7 +42,6 @@ from streaming_jsmf.storage.paths import (
     make_directory,
     node_exists,
     read_bytes,
-    similar_names,
     store_path,
     write_bytes,
 )
@@ -203,9 +203,7 @@ def model_targets(root: StorePath, n_topics: Sequence[int]) -> dict[int, StorePa
         raise InputError("n_topics is empty; give at least one number")
     several = len(n_topics) > 1
     if several and (node_exists(root) or exists(root / MANIFEST_NAME)):
-        raise InputError(
-            f"{root}: this is a store or a corpus; models of several K need a directory of their own"
-        )
+        raise taken(root, f"{MODELS} of several K")
     targets = {k: root / f"k={k}" if several else root for k in n_topics}
     for path in targets.values():
         require_model_or_free(path)
@@ -215,7 +213,7 @@ def model_targets(root: StorePath, n_topics: Sequence[int]) -> dict[int, StorePa
 def require_model_or_free(target: StorePath) -> None:
     """Refuse a path where something other than a model is, before any work; raises ``InputError``."""
     if not is_free(target) and (not node_exists(target) or read_attributes(target).get("kind") != KIND):
-        raise InputError(f"{target}: exists already and is not a model; give another path")
+        raise taken(target, MODEL)
 
 
 def request_of_model(fingerprint: object, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -260,7 +258,7 @@ def write_model(path: StorePath, model: Model, edits: Mapping[str, Any] | None =
 
 def _edits_of(path: StorePath, model: Model) -> bytes | None:
     """The edits at ``path`` that a user has made of the same topics."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
+    with suppress(FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         data = read_bytes(path / EDITS / ROOT)
         if json.loads(data)["attributes"]["model"] == model.fingerprint:
             return data
@@ -276,16 +274,8 @@ def save_model(target: StorePath, model: Model, *, overwrite: bool) -> None:
 
 def _read_attributes(path: StorePath) -> dict[str, Any]:
     if not node_exists(path):
-        if children := model_names(path):
-            names = ", ".join(children)
-            raise InputError(
-                f"{path}: holds models of several K ({names}); give one of them, such as {path / children[0]}"
-            )
-        if exists(path / MANIFEST_NAME):
-            raise InputError(f"{path}: is a corpus, not a model; fit makes a model of it")
-        raise InputError(f"{path}: no model is here; {similar_names(path) or 'fit and infer make one'}")
-    other = "this is not a model; give a path that infer or fit wrote"
-    return read_sealed(path, KIND, FORMAT_VERSION, what="metadata", hint="run infer again", other_kind=other)
+        raise unsuitable(path, MODEL)
+    return read_sealed(path, KIND, FORMAT_VERSION, what="metadata", hint="run infer again", wanted=MODEL)
 
 
 def read_model(

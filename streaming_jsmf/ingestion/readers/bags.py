@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import BagOptions
 from streaming_jsmf.config.reading import NONE
 from streaming_jsmf.corpus.footer import check_columns, is_list, is_string
-from streaming_jsmf.corpus.format import find_shards, find_vocabulary, missing_source, open_corpus
+from streaming_jsmf.corpus.format import find_shards, find_vocabulary, open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, Json
 from streaming_jsmf.corpus.records import (
     LARGEST_COUNT,
@@ -59,6 +59,7 @@ from streaming_jsmf.ingestion.repeats import hash_values
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.stop_words import NONE as NO_STOP_WORDS
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
+from streaming_jsmf.storage.kinds import SOURCE, unsuitable
 from streaming_jsmf.storage.paths import StorePath, exists, join, normalize
 from streaming_jsmf.storage.replace import file_written
 from streaming_jsmf.storage.tables import read_range, write_pieces
@@ -101,7 +102,7 @@ class BagSource(RecordFiles, RecordReader):
             found = (join(root, name) for name in find_shards(root, words))
             shards, fingerprint = tuple(path for path in found if not files or path in files), None
         else:
-            raise missing_source(root)
+            raise unsuitable(root, SOURCE)
 
         ids = None if options.id == NONE else options.id
 

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from fsspec.utils import glob_translate
 
 from streaming_jsmf.config import Delimited, check_options, declared
-from streaming_jsmf.corpus.format import PARQUET_SUFFIXES, missing_source
-from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
+from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
+from streaming_jsmf.errors import InputError, option, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import BadRecords, Format, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.csv_layout import CSV_SUFFIXES, is_table, skipping
 from streaming_jsmf.ingestion.readers.csv_scan import whole_lines
@@ -35,7 +36,9 @@ from streaming_jsmf.ingestion.readers.files import (
 from streaming_jsmf.ingestion.readers.json_records import JSON, first_objects
 from streaming_jsmf.ingestion.readers.tables import ARROW, DELIMITED, PARQUET, SPREADSHEET
 from streaming_jsmf.ingestion.readers.values import from_python, is_binary, listed
+from streaming_jsmf.storage.kinds import SOURCE, unsuitable
 from streaming_jsmf.storage.local import require_regular
+from streaming_jsmf.storage.objects import files_below, is_absence, reason_of
 from streaming_jsmf.storage.paths import AnyPath, file_system, is_chain, is_file, is_url, join, normalize
 
 logger = logging.getLogger(__name__)
@@ -145,34 +148,50 @@ def find_files(source: AnyPath) -> dict[str, str]:
     Hidden files (see ``is_hidden``) below the source are skipped. Raises InputError if no file is found.
     """
     root = normalize(source)
+    fs, inner = file_system(root)
     try:
-        fs, inner = file_system(root)
         if not is_url(root):
             require_regular(Path(inner))
-        if fs.isfile(inner):
-            return {root: inner.rsplit("/", 1)[-1]}
-        # A directory name may contain a glob character.
-        is_glob = any(character in inner for character in _WILDCARDS) and not fs.isdir(inner)
-        found = fs.glob(inner) if is_glob else fs.find(inner)
-        paths = sorted(str(path) for path in found if not (is_glob and fs.isdir(path)))
+        kind, base, paths = _found_at(fs, inner)
     except InputError:
         raise
     except Exception as error:  # the package behind the scheme may raise anything
         pass_on_machine(error)
-        raise InputError(f"cannot open {root}: {first_line(error)}; check the path") from error
-    base = inner
-    if is_glob:
-        base = inner[: min(inner.index(c) for c in _WILDCARDS if c in inner)].rpartition("/")[0]
+        if isinstance(error, OSError) and not is_url(root):
+            raise  # it names the folder
+        raise InputError(f"cannot open {root}: {reason_of(error)}; check the path") from error
+    if kind == "file":
+        return {root: inner.rsplit("/", 1)[-1]}
     names = {path: path.removeprefix(base).lstrip("/") for path in paths}
     kept = {_address(fs, root, inner, path): name for path, name in names.items() if not is_hidden(name)}
     if not kept:
-        if not fs.exists(inner):
-            raise missing_source(root)
+        if kind is None:
+            raise unsuitable(root, SOURCE, "")
         raise InputError(f"there are no files at {root}; check the path")
     if not is_url(root):
         for path in (path for path in kept if require_regular(Path(path)).is_dir()):
             raise InputError(f"{path} links to a folder, which is not followed; read it by its own name")
     return kept
+
+
+def _found_at(fs: Any, name: str) -> tuple[str | None, str, list[str]]:
+    """The fsspec type of what has a name, None if nothing has, and the folder and the paths of the files below it.
+
+    For a glob, those of the files that match.
+    """
+    wild = [name.index(character) for character in _WILDCARDS if character in name]
+    try:
+        kind = str(fs.info(name)["type"])
+    except Exception as error:
+        # Servers may refuse such a name.
+        if not (wild or is_absence(error) or isinstance(error, NotADirectoryError)):
+            raise
+        kind = None
+    if kind or not wild:  # the name of a folder may contain these characters
+        return kind, name, [] if kind == "file" else sorted(files_below(fs, name))
+    base = name[: name.rfind("/", 0, min(wild)) + 1]
+    found = files_below(fs, base, None if "**" in name else name[len(base) :].count("/") + 1)
+    return kind, base, sorted(filter(re.compile(glob_translate(name)).match, found))
 
 
 def is_about(path: str) -> bool:

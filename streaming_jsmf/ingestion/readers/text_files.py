@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_jsmf.config import ReaderName
-from streaming_jsmf.corpus.format import missing_source
 from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
@@ -47,6 +46,7 @@ from streaming_jsmf.ingestion.readers.formats import Gathered, Parsed, gathered
 from streaming_jsmf.ingestion.readers.listing import find_files, with_members
 from streaming_jsmf.ingestion.readers.records import TextReader
 from streaming_jsmf.ingestion.readers.values import decode, encoding_hint, is_binary, marked_encoding
+from streaming_jsmf.storage.kinds import SOURCE, unsuitable
 from streaming_jsmf.storage.paths import exists, is_url
 
 UNIT_FILES = 2000  # of a folder per task
@@ -78,7 +78,7 @@ class TextFilesSource(TextReader):
     def units(self) -> Sequence[Unit]:
         """Return units of 2,000 files, or a tar archive as one. Raises InputError if no file matches."""
         if is_archive(self.root) and not exists(self.root):
-            raise missing_source(self.root)
+            raise unsuitable(self.root, SOURCE, "")
         if is_tar(self.root):
             return [Unit(self.root)]
         count = len(self.listed())
