@@ -8,6 +8,7 @@ import hashlib
 import json
 import pickle
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -547,10 +548,65 @@ def test_a_cell_of_a_notebook_can_be_run_again(tmp_path: Path) -> None:
         sj.fit(TEXTS, tmp_path / "own", 4, overwrite="auto")
 
 
+@pytest.mark.parametrize("place", ["m", "./m/", "../work/m", "~/work/m", "linked/m", "memory://auto/m"])
+def test_what_fit_made_is_replaced_however_its_path_is_spelled(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "linked").symlink_to(tmp_path / "work")
+    monkeypatch.chdir(tmp_path / "work")
+    first = place if "://" in place else "m"
+    sj.fit(TEXTS, first, 3, polish=False)
+    assert sj.fit(TEXTS, place, 4, polish=False, overwrite="auto").n_topics == 4
+    if place == "m":
+        (tmp_path / "else").mkdir()
+        monkeypatch.chdir(tmp_path / "else")
+        assert sj.fit(TEXTS, "../work/m", 5, polish=False, overwrite="auto").n_topics == 5
+        shutil.copytree(tmp_path / "work" / "m", "m")
+        with pytest.raises(sj.InputError, match="m: not made by fit with this path"):
+            sj.fit(TEXTS, "m", 3, polish=False, overwrite="auto")
+
+
 def test_bars_are_shown_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for progress in (True, False, None):
         sj.fit(TEXTS, tmp_path / str(progress), 2, polish=False, progress=progress)
         assert ("reading the source" in capsys.readouterr().err) == (progress is True)
+
+
+@pytest.mark.parametrize("path", [None, "m"])
+def test_bars_end_with_the_call(path: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = sj.fit(TEXTS, path, 2, progress=True)
+    assert [each.name for each in threading.enumerate() if "_tick" in each.name] == []
+    assert model.n_topics == 2, "which is still there"
+
+
+def test_no_call_leaves_threads_or_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    monkeypatch.chdir(tmp_path)
+    counts = sj.corpus_to_matrix(sj.ingest(TEXTS, "corpus"))[0]
+    sj.choose_k("corpus", [2, 3], "ks", replicas=1)
+    calls: dict[str, Any] = {
+        "fit": lambda: sj.fit(TEXTS, "m", 3, progress=True),
+        "without a path": lambda: sj.fit(TEXTS, None, 3, progress=True),
+        "ingest": lambda: sj.ingest(TEXTS, "other", progress=True),
+        "choose_k": lambda: sj.choose_k("corpus", [2, 3], "ks", replicas=1),
+        "transform": lambda: sj.transform("m", TEXTS, "shares.parquet"),
+        "evaluate": lambda: sj.evaluate("m", "m.corpus"),
+        "documents": lambda: sj.TopicModel("m").documents(TEXTS, topic=0),
+        "update": lambda: sj.update("m", [*TEXTS, "another text"]),
+        "estimator": lambda: sj.LRJSMF(3).fit(counts).transform(counts),
+        "batches": lambda: sj.LRJSMF(3).partial_fit(counts).partial_fit(counts),
+    }
+    own = {"MainThread", "blas-control_0"}
+    others = {thread.name for thread in threading.enumerate()}
+    for name, call in calls.items():
+        call()
+        gc.collect()
+        assert {thread.name for thread in threading.enumerate()} - others - own == set(), name
+        assert [*(tmp_path / "temporary").iterdir()] == [], name
 
 
 def test_a_table_is_fitted_in_one_flat_call(tmp_path: Path) -> None:

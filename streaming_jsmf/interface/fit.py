@@ -229,12 +229,12 @@ def fit(
         raise InputError(f"the second argument is where the model goes; write n_topics={path!r}")
     several = isinstance(n_topics, Iterable) and not isinstance(n_topics, str)
     temporary = path is None
-    with ExitStack() as stack:
+    # The bars end with the call, and a temporary directory with the model.
+    with ExitStack() as stack, progress_shown(progress) as bars:
         if path is None:
             if several:
                 raise InputError("models of several numbers of topics need a path: the directory of all")
             path = stack.enter_context(temporary_folder()) / "model"
-        shown = combine(stack.enter_context(progress_shown(progress)), listener)
         target = store_path(path, "a model")
         if n_topics is None:
             n_topics = DEFAULT_TOPICS if infer_settings is None else infer_settings.n_topics
@@ -251,7 +251,7 @@ def fit(
             _polish_settings(polish, engine, options),
             place,
             settings_of("execution", Execution, execution, options),
-            shown,
+            combine(bars, listener),
             _replaceable(overwrite, target, models.values(), place),
         )
         corpus = _corpus(source, target, request_of(ingest_request, options), plan)
@@ -300,7 +300,7 @@ def _replaceable(
             raise InputError(f"overwrite is {overwrite!r}; give True, False or 'auto'")
         return bool(overwrite)
     existing = [path for path in models if node_exists(path)]
-    made = {path: read_model(path, ()).provenance.get("moments") == location(moments) for path in existing}
+    made = {path: _is_at(moments, read_model(path, ()).provenance.get("moments")) for path in existing}
     corpus = beside(target, "corpus")
     if exists(corpus):
         made[corpus] = read_manifest(str(corpus)).settings.get("made_for") == "fit"
@@ -310,6 +310,13 @@ def _replaceable(
                 f"{path}: not made by fit with this path; give another path, or {option.overwrite(True)} to replace it"
             )
     return not any(node_exists(path / EDITS) for path in existing)
+
+
+def _is_at(place: StorePath, recorded: object) -> bool:
+    """Whether a store is at the location that a model recorded, however either is spelled."""
+    if isinstance(place, Path):
+        return Path(str(recorded)).resolve() == place.resolve()
+    return recorded == location(place)
 
 
 def numbers_of_topics(given: int | Sequence[int]) -> tuple[int, ...]:
