@@ -161,7 +161,7 @@ def _ratios(counts: csr_array[Any], theta: Floats, word_topic: Floats) -> Floats
 def _chosen(
     shown: EditedTopics, listed: NDArray[np.int64], sums: dict[Any, Floats], count: int
 ) -> dict[Any, dict[int, list[str]]]:
-    words, total = shown.stored.arrays["word"], np.sum(list(sums.values()), axis=0)
+    words, total = shown.words, np.sum(list(sums.values()), axis=0)
     overall = (total + 1e-9) / (total + 1e-9).sum(axis=1, keepdims=True)
     chosen: dict[Any, dict[int, list[str]]] = {}
     for period, tokens in sums.items():

@@ -65,6 +65,11 @@ class TopicEdits:
         firsts = (topic for topic in range(self.n_topics) if group_of.get(topic, (topic,))[0] == topic)
         return tuple(group_of.get(topic, (topic,)) for topic in firsts if topic not in self.hidden)
 
+    @property
+    def apart(self) -> TopicEdits:
+        """The labels alone: every stored topic is shown."""
+        return TopicEdits(self.n_topics, self.labels)
+
     def members(self, topic: int) -> tuple[int, ...]:
         """The stored topics of a topic, hidden or not."""
         known = self._checked(topic)
