@@ -9,6 +9,8 @@ import errno
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import isfinite
+from numbers import Real
 from typing import Any
 
 from streaming_jsmf.display import location
@@ -127,6 +129,13 @@ def require_unicode(text: str, what: str) -> str:
             "UTF-8"
         ) from error
     return text
+
+
+def as_word(value: object, what: str) -> str:
+    """Return a word, or a number, as text; raise ``InputError`` for what is neither, such as None, NaN and bytes."""
+    if isinstance(value, str) or (isinstance(value, Real) and not isinstance(value, bool) and isfinite(value)):
+        return str(value)
+    raise InputError(f"{what} has {value!r} ({type(value).__name__}), which is not a word; give words as text")
 
 
 class SettingsMismatchError(InputError):

@@ -134,6 +134,21 @@ def test_edits_that_show_no_topic_are_refused(model: sj.TopicModel, invoke: Comm
     assert model.edits.groups == ((1, 0),)
 
 
+def test_a_merge_that_hides_a_topic_says_so(
+    model: sj.TopicModel, invoke: Command, caplog: pytest.LogCaptureFixture
+) -> None:
+    line = "merged into topic 3, which is hidden: 1, 2; unhide 3 to show them"
+    model.hide(3, 4).merge([3, 1, 2])
+    assert caplog.messages.count(line) == 1
+    model.label(3, "gone").merge([0, 4])
+    model.unhide().unmerge().merge([3, 1]).hide(3)
+    assert caplog.messages.count(line) == len([one for one in caplog.messages if "is hidden:" in one]) == 1
+    model.unhide().unmerge().hide(3)
+    assert "warn" not in invoke("topics", model.path, "--merge", "3,1", "--unhide", 3).err
+    model.unmerge().hide(3)
+    assert "merged into topic 3, which is hidden: 1; unhide 3" in invoke("topics", model.path, "--merge", "3,1").err
+
+
 def test_merged_topics_are_the_mean_of_their_parts_by_share(model: sj.TopicModel) -> None:
     before, files = model.topics(N), files_of(Path(model.path))
     share = model.dataset["topic_probability"].values

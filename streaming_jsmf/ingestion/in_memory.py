@@ -210,8 +210,8 @@ def _require_distinct(names: Iterable[Any]) -> None:
 
 
 def _or_none(value: Any) -> Any:
-    """The value, or None for NaN and NA, as pandas has them among texts."""
-    missing = type(value).__name__ in ("NAType", "NaTType") or (
+    """The value, or None for NaN and NA, as pandas has them among texts, and masked values of NumPy."""
+    missing = type(value).__name__ in ("NAType", "NaTType", "MaskedConstant") or (
         isinstance(value, float) and math.isnan(value)
     )
     return None if missing else value
