@@ -7,6 +7,7 @@ import gc
 import hashlib
 import json
 import pickle
+import re
 import shutil
 import threading
 from pathlib import Path
@@ -651,6 +652,54 @@ def test_a_table_is_fitted_in_one_flat_call(tmp_path: Path) -> None:
     )
     with pytest.raises(TypeError, match="'n_topics' and 'n_components', which are the same"):
         sj.fit(table, n_topics=3, n_components=4)
+
+
+def test_what_the_command_line_says_python_warns_of(
+    tmp_path: Path, invoke: Command, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only warnings, which Python shows unless logging is set up."""
+    monkeypatch.chdir(tmp_path)
+    dates = [f"2020-01-{row % 28 + 1:02d}" for row in range(len(TEXTS))]
+    table = pd.DataFrame({"text": TEXTS, "date": dates, "n": 1})
+    more = pd.DataFrame({"text": [TEXTS[0], "", None], "date": "soon", "n": 1})
+    pd.concat([table, more]).to_csv("t.csv", index=False)
+    with caplog.at_level("WARNING"):
+        model = sj.fit("t.csv", "m", 3)
+        found = model.over_time("date:year")
+    shares = sj.transform(model, "t.csv", "s.parquet")
+    sj.over_time(model, shares, "date:year")
+    line = "over-time: documents without date:year, which are left out: 3 of 153"
+    lost = "3 of 153 documents are dropped: 2 empty documents, 1 with the words of another (duplicates='keep')"
+    dated = "date: strings, because only 150 of 153 values are dates, not 'soon' (3)"
+    assert caplog.messages[:2] == [dated, lost]
+    done = invoke("fit", "t.csv", "other", "--topics", 3)
+    assert dated in done.err
+    report = model.ingest_report
+    assert report is not None
+    for step, row in report.iterrows():
+        numbers = [f"{number:,.0f}" for number in row if number]
+        assert re.search(rf"^{re.escape(str(step))} +{' +'.join(numbers)}$", done.err, re.M), step
+    assert report["documents"].iloc[:-1].tolist()[0] == report["documents"].iloc[1:].sum() == 153
+    assert found["documents"].unique().tolist() == [150]
+    assert sj.corpus_from_matrix(COUNTS, NAMES, "matrix").ingest_report is None
+    assert line in caplog.messages
+    assert line in invoke("over-time", "m", "s.parquet", "--by", "date:year").err
+
+
+def test_doubts_of_every_k_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture, invoke: Command) -> None:
+    numbers = [f"{number}" for number in range(1000, 1020)]
+    generator = np.random.default_rng(0)
+    texts = [*TEXTS, *(" ".join(generator.choice(numbers, 20)) for _ in range(150))]
+    given = {"numbers": "keep", "min_df": 1, "max_df": 1.0, "polish": False}
+    fitted = sj.fit(texts, tmp_path / "m", [2, 3], **given)
+    told = [record.getMessage() for record in caplog.records if record.name.endswith("interface.fit")]
+    doubts = [line for line in told if line.startswith(("k=2: ", "k=3: "))]
+    assert doubts
+    for path in fitted.models:
+        err = invoke("topics", path).err
+        lines = [line.removeprefix(f"{path.name}: ") for line in doubts if line.startswith(f"{path.name}: ")]
+        assert err.splitlines() == [f"warning: {line}" for line in lines]
+        assert [line for line in repr(sj.TopicModel(path)).splitlines() if line.startswith("warning: ")] == err.splitlines()
 
 
 def test_failures_leave_no_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,10 @@ def _times(groups: Groups, by: str) -> Groups:
     """Leave out the group without a date; raise ``InputError`` unless the others are times."""
     periods = groups.known
     if groups.unknown:
-        logger.info("over-time: documents without %s, which are left out: %s", by, f"{groups.unknown:,}")
+        total = f"{groups.documents.sum():,}"
+        logger.warning(
+            "over-time: documents without %s, which are left out: %s of %s", by, f"{groups.unknown:,}", total
+        )
     wrong = next((value for value in periods.values if not is_time(value)), None)
     if wrong is not None or not periods.values:
         raise InputError(

@@ -112,7 +112,7 @@ def _storable(batches: Iterator[Columns]) -> Iterator[pa.Table]:
             # Lists of tokens stay lists, and readers repair them.
             stored, line = (values, "") if is_list_of_strings(values.type) else storable(name, values)
             if line and name not in noted:
-                logger.info("%s", line)
+                logger.warning("%s", line)
                 noted.add(name)
             if stored is not None:
                 kept[name] = stored.cast(pa.string()) if pa.types.is_null(stored.type) else stored

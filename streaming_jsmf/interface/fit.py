@@ -29,7 +29,7 @@ from streaming_jsmf.config import (
 )
 from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus, read_manifest
 from streaming_jsmf.display import location
-from streaming_jsmf.errors import InputError, option
+from streaming_jsmf.errors import InputError, names_options, option
 from streaming_jsmf.jobs.events import Listener, combine, progress_shown, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
@@ -258,6 +258,8 @@ def fit(
         plan.require_possible(corpus)
         store = plan.scanned(corpus, overwrite=plan.overwrite and moments is None)
         fitted = Fitted(store.path, plan.write_models(store, corpus), corpus.root)
+        if not names_options():
+            _warn_of(fitted.models)  # a command does so below the topics
         if several:
             return fitted
         model = _opened(fitted)
@@ -266,15 +268,21 @@ def fit(
     return model
 
 
+def _warn_of(models: Sequence[StorePath]) -> None:
+    """Warn of models that do not pass their certificates, and of topics that may be doubted."""
+    from streaming_jsmf.reporting.topics import read_topics, warnings_about
+
+    for path in models:
+        for sentence in warnings_about(path, read_topics(path, probabilities=False)):
+            logger.warning("%s%s", f"{path.name}: " if len(models) > 1 else "", sentence)
+
+
 def _opened(fitted: Fitted) -> TopicModel:
-    """Open the only model, and warn of topics that may be doubted."""
+    """Open the only model."""
     # The command line prints topics without loading what draws a report.
     from streaming_jsmf.interface.topic_model import TopicModel
-    from streaming_jsmf.reporting.topics import doubts_of, read_topics
 
     model = TopicModel(fitted.models[0])
-    for sentence in doubts_of(read_topics(model, probabilities=False)):
-        logger.warning("%s", sentence)
     model._corpus = fitted.corpus
     return model
 
