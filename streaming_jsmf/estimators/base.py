@@ -30,7 +30,7 @@ from streaming_jsmf.config import (
 )
 from streaming_jsmf.config.fields import Field, setting
 from streaming_jsmf.corpus.write import wide
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, taking
 from streaming_jsmf.estimators.inputs import (
     DocumentInput,
     EstimatorError,
@@ -155,7 +155,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             damaged.
         """
         del y
-        with as_value_errors():
+        with as_value_errors(), taking(self._fields()):
             settings, scan_settings, execution = self._settings()
             with temporary_directory(self.scratch) as folder:
                 corpus = self._corpus(X, folder / "corpus")
@@ -193,7 +193,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             its settings have changed. Also a ``ValueError``.
         """
         del y
-        with as_value_errors(), ExitStack() as stack:
+        with as_value_errors(), taking(self._fields()), ExitStack() as stack:
             rows = getattr(self, "_rows", None)
             settings, scan_settings, execution = self._settings(None if rows is None else self.random_state_)
             if rows is None and hasattr(self, "components_"):
