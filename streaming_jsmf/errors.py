@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import errno
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from math import isfinite
+from numbers import Real
 from typing import Any
 
 from streaming_jsmf.display import location
@@ -21,7 +23,27 @@ _FLAGS = {
     "iterations": "--stod-iterations",
 }
 
+#: Verbs of options, for messages of verbs and functions that lack these; ``streaming_jsmf.config`` adds others.
+VERB_OF = {"partitions": "infer", "n_topics": "fit"} | dict.fromkeys(("add", "merge", "rebase", "remove"), "scan")
+#: What a verb has instead.
+_INSTEAD = {"max_topics": "n_topics"}
+
 _on_command_line = False
+_taken: Collection[str] | None = None
+
+
+@contextmanager
+def taking(names: Collection[str]) -> Iterator[None]:
+    """In the block, what runs takes these options (on the command line), or keyword arguments; the first block counts.
+
+    Messages then tell the verb of an option that it lacks, as in ``--max-topics of scan``.
+    """
+    global _taken
+    before, _taken = _taken, names if _taken is None else _taken
+    try:
+        yield
+    finally:
+        _taken = before
 
 
 @contextmanager
@@ -69,6 +91,21 @@ class Option:
         return Option(self._name, self._flag, value)
 
     def __str__(self) -> str:
+        if self._is_taken:
+            return self.alone
+        other = Option(_INSTEAD.get(self._name, self._name))
+        if other._is_taken:
+            return other.alone
+        verb = VERB_OF.get(self._name, "")
+        return f"{self.alone} of {verb}" if verb else self.alone
+
+    @property
+    def _is_taken(self) -> bool:
+        return _taken is None or (self._flag if _on_command_line else self._name) in _taken
+
+    @property
+    def alone(self) -> str:
+        """The text where the message names the verb, as in ``scan with --exact``."""
         value = self._value
         if _on_command_line:
             return self.on_command_line
@@ -127,6 +164,13 @@ def require_unicode(text: str, what: str) -> str:
             "UTF-8"
         ) from error
     return text
+
+
+def as_word(value: object, what: str) -> str:
+    """Return a word, or a number, as text; raise ``InputError`` for what is neither, such as None, NaN and bytes."""
+    if isinstance(value, str) or (isinstance(value, Real) and not isinstance(value, bool) and isfinite(value)):
+        return str(value)
+    raise InputError(f"{what} has {value!r} ({type(value).__name__}), which is not a word; give words as text")
 
 
 class SettingsMismatchError(InputError):

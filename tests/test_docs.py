@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -39,6 +40,22 @@ YEARS = (1990, 1995, 2003)
 #: Documents that the recipes keep of files of which they do not keep 120.
 KEPT = {"mail/inbox.mbox": 60, "mail/*.eml": 60, "half_broken.csv": 40, "speeches/*.txt": 30 * 17}
 
+#: Blocks that no test here runs, and why. Try one by hand before it is added.
+NOT_RUN = [
+    ("cli.md", "it changes the shell that it runs in; tests/test_help.py asks for completions"),
+    ("cluster.md", "it needs other machines; tests/test_lab.py runs the same commands on separated hosts"),
+    ("cluster.md", "it needs other machines; tests/test_lab.py runs the same commands on separated hosts"),
+    ("cluster.md", "it needs Kubernetes"),
+    ("cluster.md", "it needs SLURM"),
+    ("cluster.md", "it needs accounts"),
+    ("cluster.md", "it needs certificates; tests/test_cluster.py runs the same settings"),
+    ("growing.md", "its folder is an example; tests/test_update.py runs the like"),
+    ("ingest.md", "SOURCE stands for anything, and KOS is fetched"),
+    ("object_stores.md", "it needs a bucket; tests/test_object_stores.py runs the like"),
+    ("python.md", "tests/test_in_memory.py runs it where pyLDAvis is installed"),
+    ("topics_over_time.md", "its data have no public address"),
+]
+
 #: Each notebook and part of its output.
 NOTEBOOKS = {
     "quick_start": "5,000 documents, 9,470 words",
@@ -63,9 +80,9 @@ def test_every_command_is_valid(block: Block) -> None:
             context(line)
 
 
-def test_blocks_that_are_not_run_give_a_reason() -> None:
-    for block in blocks():
-        assert block.not_run is None or len(block.not_run.split()) >= 3, block.name
+def test_blocks_that_are_not_run_are_known() -> None:
+    left_out = [block for block in blocks() if block.not_run is not None]
+    assert [(block.name.rpartition("-")[0], block.not_run) for block in left_out] == NOT_RUN
     for block in RUN:
         assert [*block.commands()], f"{block.name} contains no command"
 
@@ -105,6 +122,7 @@ def write_sources(folder: Path) -> None:
     generator = np.random.default_rng(0)
     syllables = ("mo", "sta", "ga", "ri", "pla", "nor", "de", "lu")
     spelled = np.array([a + b + c for a in syllables for b in syllables for c in ("n", "rd", "l")])
+    spelled[[0, 10, 1, 11]] = "refund", "money", "wifi", "internet"
     # Ten subjects with words of their own, so that no word is too frequent.
     texts = [" ".join(generator.choice(spelled[number % 10 :: 10], 30)) for number in range(120)]
     (folder / "texts").mkdir()
@@ -193,10 +211,26 @@ def test_every_snippet_runs(block: Block, prepared: Path, tmp_path: Path) -> Non
     folder = Path(shutil.copytree(prepared, tmp_path / "run"))
     for name in ("MODEL", "CORPUS"):
         (folder / name).rename(folder / name.lower())
+    shutil.copytree(folder / "corpus", folder / "CORPUS")
+    for name in ("MOMENTS", "MODEL.moments"):
+        shutil.rmtree(folder / name)
     (folder / "SHARES.parquet").rename(folder / "old.parquet")
-    matrix = planted(200, 40, 3, length=40, seed=0).counts
+    texts = pd.read_csv(folder / "news.csv")["text"]
+    rows = range(len(texts))
+    named = {"url": [f"u{row}" for row in rows], "date": "2024-01-31", "author": "a"}
+    # What an earlier block of the page has defined.
+    names = {
+        "matrix": planted(200, 40, 3, length=40, seed=0).counts,
+        "sj": streaming_jsmf,
+        "table": pd.DataFrame({"body": texts, **named}),
+        "texts": [*texts],
+    }
+    # The texts have ten subjects.
+    number = "10" if "anchor_words" in block.text else "3"
+    text = re.sub(r"(?<=n_topics=)20|(?<=, )20(?=,)", number, block.text).replace("max_topics=100", "max_topics=5")
     with contextlib.chdir(folder):
-        exec(compile(block.text.replace("n_topics=20", "n_topics=3"), block.name, "exec"), {"matrix": matrix})
+        names["model"] = streaming_jsmf.TopicModel("model")
+        exec(compile(text, block.name, "exec"), names)
 
 
 @pytest.fixture(scope="module")

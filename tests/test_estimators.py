@@ -422,13 +422,36 @@ def test_a_fitted_estimator_serves_as_a_model(engine: type, models: dict[type, A
         (7, 7),
         (np.int64(7), 7),
         (np.random.RandomState(7), np.random.RandomState(7).randint(2**31 - 1)),
-        (None, 0),
+        (np.random.default_rng(7), np.random.default_rng(7).integers(2**31 - 1)),
+        (None, np.random.RandomState(3).randint(2**31 - 1)),
     ],
 )
-def test_random_states_are_seeds(state: Any, seed: int, corpus: Path) -> None:
-    stored = LRJSMF(K, random_state=state, **ONE).fit(corpus).model_.attrs["provenance"]["scan_settings"]
+def test_random_states_are_seeds(state: Any, seed: int, corpus: Path, tmp_path: Path) -> None:
+    before = np.random.get_state()  # noqa: NPY002
+    np.random.seed(3)  # noqa: NPY002
+    try:
+        estimator = LRJSMF(K, random_state=state, **ONE).fit(corpus)
+    finally:
+        np.random.set_state(before)  # noqa: NPY002
+    stored = estimator.model_.attrs["provenance"]["scan_settings"]
     # What `auto` has become is in the store.
     assert stored == ScanSettings(max_topics=K, seed=int(seed)).fields()
+    assert estimator.random_state_ == seed
+    assert estimator.get_params()["random_state"] is state
+    assert not hasattr(clone(estimator), "random_state_")
+    estimator.save(tmp_path / "saved")
+    assert LRJSMF.load(tmp_path / "saved").random_state_ == seed
+
+
+@pytest.mark.parametrize("state", [None, np.random.RandomState(7), np.random.default_rng(7)])
+def test_a_seed_is_drawn_once_for_all_batches_and_anew_for_each_fit(state: Any) -> None:
+    estimator = LRJSMF(K, random_state=state, polish_steps=0, **ONE).partial_fit(COUNTS[:200])
+    seed = estimator.random_state_
+    again = LRJSMF(K, random_state=seed, polish_steps=0, **ONE).partial_fit(COUNTS[:200])
+    estimator.partial_fit(COUNTS[200:])
+    assert estimator.random_state_ == seed
+    np.testing.assert_array_equal(estimator.components_, again.partial_fit(COUNTS[200:]).components_)
+    assert estimator.fit(COUNTS).random_state_ != seed
 
 
 def test_parameters_are_the_settings(corpus: Path) -> None:
@@ -474,6 +497,9 @@ def test_polished_topics_are_those_of_fit(corpus: Path, tmp_path: Path) -> None:
         (LRJSMF(3, rectify="ap"), COUNTS, "rectify='ap' .*exact=True"),
         (LRJSMF(9, anchor_min_df=len(COUNTS)), COUNTS, "topics is 9 .* anchor word in at least"),
         (LRJSMF(20, **ONE), np.repeat(COUNTS[:1], 30, axis=0), "positive eigenvalues, 20 topics were asked for"),
+        (LRJSMF(3), np.ma.masked_array(COUNTS, COUNTS > 9), r"has masked values; .* X.filled\(0\)"),
+        (LRJSMF(3), da.from_array(np.ma.masked_equal(COUNTS, 1), chunks=(90, N), asarray=False), "masked values"),
+        (LRJSMF(3, feature_names=[*words(N - 1), None]), COUNTS, "feature_names has None .*, which is not a word"),
         (LRJSMF(3), -COUNTS, "Negative values in data passed to X in LRJSMF"),
         (LRJSMF(3), np.full((4, 5), 2.0**31), "2147483647"),
         (LRJSMF(3), np.zeros((4, 5)), "no document with a word"),

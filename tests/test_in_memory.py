@@ -482,6 +482,49 @@ def test_pyldavis_takes_its_arguments(model: Any, tmp_path: Path) -> None:
         sj.model_to_pyldavis(model, other, shares)
 
 
+@pytest.mark.parametrize("word", [None, float("nan"), pd.NA, pd.NaT, np.ma.masked, b"bytes", True, ("a",)])
+def test_what_is_not_a_word_is_refused(word: Any, tmp_path: Path) -> None:
+    given = [*words(N - 1), word]
+    bags = [[(0, 1), (1, 2)]] * 3
+    calls: dict[str, Callable[[], Any]] = {
+        "words": lambda: sj.corpus_from_matrix(COUNTS, given, tmp_path / "matrix"),
+        "the dictionary": lambda: sj.corpus_from_gensim(bags, dict(enumerate(given)), tmp_path / "gensim"),
+        "feature_names": lambda: sj.LRJSMF(K, feature_names=given).fit(COUNTS),
+    }
+    if not isinstance(word, tuple):  # lists of stop words may be nested
+        calls["stop_words"] = lambda: sj.ingest(TEXTS, tmp_path / "texts", stop_words=["auto", word])
+    for name, call in calls.items():
+        with pytest.raises(sj.InputError, match=rf"^{name} has .* \(\w+\), which is not a word; give words as text$"):
+            call()
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_numbers_of_items_are_words(tmp_path: Path) -> None:
+    corpus = sj.corpus_from_matrix(COUNTS, np.arange(N), tmp_path / "matrix")
+    assert corpus.vocabulary().words == tuple(map(str, range(N)))
+
+
+def test_masked_values_are_missing(tmp_path: Path) -> None:
+    with pytest.raises(sj.InputError, match=r"has masked values; replace them, such as by X.filled\(0\)"):
+        sj.corpus_from_matrix(np.ma.masked_greater(COUNTS, 2), words(N), tmp_path / "matrix")
+    found = sj.corpus_from_matrix(np.ma.masked_array(COUNTS), words(N), tmp_path / "matrix")
+    assert found.nonzeros == np.count_nonzero(COUNTS)
+    first = np.arange(len(TEXTS)) == 0
+    texts = sj.ingest(np.ma.masked_array(TEXTS, first), tmp_path / "texts")
+    assert texts.n_documents == len(TEXTS) - 1
+    years = np.ma.masked_array(np.full(len(TEXTS), 1999), first)
+    rows = [{"text": text, "year": year} for text, year in zip(TEXTS, years, strict=True)]
+    sj.ingest(rows, tmp_path / "rows")
+    stored = pq.read_table(tmp_path / "rows" / "documents")["year"]
+    assert (stored[0].as_py(), stored.null_count, stored[1].as_py()) == (None, 1, 1999)
+    estimator = sj.LRJSMF(K).fit(COUNTS)
+    for call in (estimator.transform, estimator.score):
+        with pytest.raises(ValueError, match="has masked values"):
+            call(np.ma.masked_greater(COUNTS, 2))
+    with pytest.raises(ValueError, match="has masked values"):
+        estimator.inverse_transform(np.ma.masked_greater(np.eye(K), 0.5))
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_pyldavis_draws_it(model: Any) -> None:
     pyldavis = pytest.importorskip("pyLDAvis", reason="pyLDAvis is not installed")

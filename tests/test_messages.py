@@ -21,11 +21,12 @@ import streaming_jsmf as sj
 from streaming_jsmf import Execution, InputError, ingest
 from streaming_jsmf.cli.main import COMMANDS
 from streaming_jsmf.config.fields import Settings, declared
-from streaming_jsmf.errors import Option, option, options_named
+from streaming_jsmf.errors import Option, option, options_named, taking
 from streaming_jsmf.moments.changes import Changes
 from tests.corpora import planted, words
 from tests.outcomes import Command, refused
 from tests.processes import ended
+from tests.test_in_memory import TEXTS
 
 PACKAGE = Path(streaming_jsmf.__file__).parent
 #: An option in a message, and a complete command, which may have any.
@@ -130,6 +131,43 @@ def test_messages_name_only_options_that_exist() -> None:
     assert names - keywords == set()
 
 
+#: Options that verbs may lack in messages without the name of one that has them: these are of no verb in particular.
+OF_MANY_VERBS = {
+    *("workers", "memory", "scheduler", "allow_mixed", "performance_report", "overwrite", "corpus", "moments", "replicas"),
+    *("truth", "topic", "by", "similar", "outliers", "number", "words", "columns", "top", "raw", "reduce", "topics"),
+    *("merge_similar", "label", "alpha", "vanished", "steps", "shares"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_an_option_that_a_verb_lacks_is_that_of_a_verb_that_has_it(command: Any) -> None:
+    flags = {each.name: {flag for part in each.params for flag in part.opts} for each in COMMANDS}
+    own = flags[command.name]
+    for name in sorted({name for module in MODULES.values() for name in _named(module)} - OF_MANY_VERBS):
+        with options_named(), taking(own):
+            flag, _, verb = str(Option(name)).partition(" of ")
+        assert flag in (flags[verb] if verb else own), name
+        assert not (verb and Option(name).on_command_line in own), name
+
+
+def test_fit_advises_what_it_has(tmp_path: Path, invoke: Command) -> None:
+    table = tmp_path / "t.csv"
+    TABLE_OF_TEXTS.to_csv(table, index=False)
+    for place in ("m", "n"):
+        sj.fit(table, tmp_path / place, 2, polish=False, workers=1, moments=tmp_path / "moments")
+        with pytest.raises(sj.InputError, match="overwrite=True to replace the store, or add of scan to extend it"):
+            sj.fit(table, tmp_path / "o", 2, seed=5, moments=tmp_path / "moments", overwrite=True)
+    line = ("fit", table, tmp_path / "o", "--topics", 2, "--seed", 5, "--moments", tmp_path / "moments")
+    assert "--overwrite to replace the store, or --add of scan to extend it" in invoke(*line).err
+    with options_named(), taking(["--topics"]):
+        assert f"lower {option.max_topics} or {option.sample_share}" == "lower --topics or --sample-share of scan"
+        assert f"scan with {option.max_topics(40).alone}" == "scan with --max-topics 40"
+    with taking(["n_topics", "workers"]):
+        assert f"lower {option.max_topics} or {option.workers}" == "lower n_topics or workers"
+        with taking(["max_topics"]):
+            assert f"{option.max_topics}" == "n_topics", "what the user has called counts"
+
+
 def test_no_constant_names_options() -> None:
     """What is made when a module is imported does not know yet whether messages name options."""
     for path, module in MODULES.items():
@@ -177,6 +215,7 @@ K, N = 3, 40
 COUNTS = planted(200, N, K, length=50, seed=2).counts
 TABLE = pd.DataFrame({"text": ["a text", "another"], "n": [1, 2]})
 TEXT = "the cat sat on the mat " * 300
+TABLE_OF_TEXTS = pd.DataFrame({"text": TEXTS})
 
 
 @pytest.fixture(scope="module")

@@ -172,7 +172,7 @@ def test_bad_requests(folder: Path, invoke: Command, arguments: tuple[object, ..
     given = [str(part).format(folder=folder) for part in arguments]
     outcome = invoke("over-time", folder / "model", folder / "shares.parquet", *given)
     *left_out, line = outcome.err.splitlines()
-    assert left_out in ([], ["over-time: documents without date, which are left out: 1"])
+    assert left_out in ([], ["over-time: documents without date, which are left out: 1 of 240"])
     refused(replace(outcome, err=line), 2, said.format(folder=folder))
 
 
@@ -238,7 +238,7 @@ def test_documents_over_time_and_the_report_agree_where_dates_are_missing(
         refused(replace(outcomes[1], err=outcomes[1].err.splitlines()[-1]), 2, "'all null' holds no dates")
         return
     over_time = pd.read_csv(io.StringIO(outcomes[1].out))
-    assert outcomes[1].err == f"over-time: documents without {by}, which are left out: {UNDATED}\n"
+    assert outcomes[1].err == f"over-time: documents without {by}, which are left out: {UNDATED} of {len(YEAR_OF_ROW)}\n"
     same = ["documents", "topic", "label", "share", "standard_error", column]
     pd.testing.assert_frame_equal(
         over_time[same], documents.loc[~unknown, same].reset_index(drop=True), check_dtype=False

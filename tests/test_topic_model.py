@@ -7,7 +7,9 @@ import gc
 import hashlib
 import json
 import pickle
+import re
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +133,21 @@ def test_edits_that_show_no_topic_are_refused(model: sj.TopicModel, invoke: Comm
     assert model.edits == before
     assert invoke("topics", path, "--merge", "1,0", "--unhide", 1).code == 0
     assert model.edits.groups == ((1, 0),)
+
+
+def test_a_merge_that_hides_a_topic_says_so(
+    model: sj.TopicModel, invoke: Command, caplog: pytest.LogCaptureFixture
+) -> None:
+    line = "merged into topic 3, which is hidden: 1, 2; unhide 3 to show them"
+    model.hide(3, 4).merge([3, 1, 2])
+    assert caplog.messages.count(line) == 1
+    model.label(3, "gone").merge([0, 4])
+    model.unhide().unmerge().merge([3, 1]).hide(3)
+    assert caplog.messages.count(line) == len([one for one in caplog.messages if "is hidden:" in one]) == 1
+    model.unhide().unmerge().hide(3)
+    assert "warn" not in invoke("topics", model.path, "--merge", "3,1", "--unhide", 3).err
+    model.unmerge().hide(3)
+    assert "merged into topic 3, which is hidden: 1; unhide 3" in invoke("topics", model.path, "--merge", "3,1").err
 
 
 def test_merged_topics_are_the_mean_of_their_parts_by_share(model: sj.TopicModel) -> None:
@@ -548,10 +565,65 @@ def test_a_cell_of_a_notebook_can_be_run_again(tmp_path: Path) -> None:
         sj.fit(TEXTS, tmp_path / "own", 4, overwrite="auto")
 
 
+@pytest.mark.parametrize("place", ["m", "./m/", "../work/m", "~/work/m", "linked/m", "memory://auto/m"])
+def test_what_fit_made_is_replaced_however_its_path_is_spelled(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "linked").symlink_to(tmp_path / "work")
+    monkeypatch.chdir(tmp_path / "work")
+    first = place if "://" in place else "m"
+    sj.fit(TEXTS, first, 3, polish=False)
+    assert sj.fit(TEXTS, place, 4, polish=False, overwrite="auto").n_topics == 4
+    if place == "m":
+        (tmp_path / "else").mkdir()
+        monkeypatch.chdir(tmp_path / "else")
+        assert sj.fit(TEXTS, "../work/m", 5, polish=False, overwrite="auto").n_topics == 5
+        shutil.copytree(tmp_path / "work" / "m", "m")
+        with pytest.raises(sj.InputError, match="m: not made by fit with this path"):
+            sj.fit(TEXTS, "m", 3, polish=False, overwrite="auto")
+
+
 def test_bars_are_shown_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for progress in (True, False, None):
         sj.fit(TEXTS, tmp_path / str(progress), 2, polish=False, progress=progress)
         assert ("reading the source" in capsys.readouterr().err) == (progress is True)
+
+
+@pytest.mark.parametrize("path", [None, "m"])
+def test_bars_end_with_the_call(path: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = sj.fit(TEXTS, path, 2, progress=True)
+    assert [each.name for each in threading.enumerate() if "_tick" in each.name] == []
+    assert model.n_topics == 2, "which is still there"
+
+
+def test_no_call_leaves_threads_or_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    monkeypatch.chdir(tmp_path)
+    counts = sj.corpus_to_matrix(sj.ingest(TEXTS, "corpus"))[0]
+    sj.choose_k("corpus", [2, 3], "ks", replicas=1)
+    calls: dict[str, Any] = {
+        "fit": lambda: sj.fit(TEXTS, "m", 3, progress=True),
+        "without a path": lambda: sj.fit(TEXTS, None, 3, progress=True),
+        "ingest": lambda: sj.ingest(TEXTS, "other", progress=True),
+        "choose_k": lambda: sj.choose_k("corpus", [2, 3], "ks", replicas=1),
+        "transform": lambda: sj.transform("m", TEXTS, "shares.parquet"),
+        "evaluate": lambda: sj.evaluate("m", "m.corpus"),
+        "documents": lambda: sj.TopicModel("m").documents(TEXTS, topic=0),
+        "update": lambda: sj.update("m", [*TEXTS, "another text"]),
+        "estimator": lambda: sj.LRJSMF(3).fit(counts).transform(counts),
+        "batches": lambda: sj.LRJSMF(3).partial_fit(counts).partial_fit(counts),
+    }
+    own = {"MainThread", "blas-control_0"}
+    others = {thread.name for thread in threading.enumerate()}
+    for name, call in calls.items():
+        call()
+        gc.collect()
+        assert {thread.name for thread in threading.enumerate()} - others - own == set(), name
+        assert [*(tmp_path / "temporary").iterdir()] == [], name
 
 
 def test_a_table_is_fitted_in_one_flat_call(tmp_path: Path) -> None:
@@ -581,6 +653,54 @@ def test_a_table_is_fitted_in_one_flat_call(tmp_path: Path) -> None:
     )
     with pytest.raises(TypeError, match="'n_topics' and 'n_components', which are the same"):
         sj.fit(table, n_topics=3, n_components=4)
+
+
+def test_what_the_command_line_says_python_warns_of(
+    tmp_path: Path, invoke: Command, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only warnings, which Python shows unless logging is set up."""
+    monkeypatch.chdir(tmp_path)
+    dates = [f"2020-01-{row % 28 + 1:02d}" for row in range(len(TEXTS))]
+    table = pd.DataFrame({"text": TEXTS, "date": dates, "n": 1})
+    more = pd.DataFrame({"text": [TEXTS[0], "", None], "date": "soon", "n": 1})
+    pd.concat([table, more]).to_csv("t.csv", index=False)
+    with caplog.at_level("WARNING"):
+        model = sj.fit("t.csv", "m", 3)
+        found = model.over_time("date:year")
+    shares = sj.transform(model, "t.csv", "s.parquet")
+    sj.over_time(model, shares, "date:year")
+    line = "over-time: documents without date:year, which are left out: 3 of 153"
+    lost = "3 of 153 documents are dropped: 2 empty documents, 1 with the words of another (duplicates='keep')"
+    dated = "date: strings, because only 150 of 153 values are dates, not 'soon' (3)"
+    assert caplog.messages[:2] == [dated, lost]
+    done = invoke("fit", "t.csv", "other", "--topics", 3)
+    assert dated in done.err
+    report = model.ingest_report
+    assert report is not None
+    for step, row in report.iterrows():
+        numbers = [f"{number:,.0f}" for number in row if number]
+        assert re.search(rf"^{re.escape(str(step))} +{' +'.join(numbers)}$", done.err, re.M), step
+    assert report["documents"].iloc[:-1].tolist()[0] == report["documents"].iloc[1:].sum() == 153
+    assert found["documents"].unique().tolist() == [150]
+    assert sj.corpus_from_matrix(COUNTS, NAMES, "matrix").ingest_report is None
+    assert line in caplog.messages
+    assert line in invoke("over-time", "m", "s.parquet", "--by", "date:year").err
+
+
+def test_doubts_of_every_k_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture, invoke: Command) -> None:
+    numbers = [f"{number}" for number in range(1000, 1020)]
+    generator = np.random.default_rng(0)
+    texts = [*TEXTS, *(" ".join(generator.choice(numbers, 20)) for _ in range(150))]
+    given = {"numbers": "keep", "min_df": 1, "max_df": 1.0, "polish": False}
+    fitted = sj.fit(texts, tmp_path / "m", [2, 3], **given)
+    told = [record.getMessage() for record in caplog.records if record.name.endswith("interface.fit")]
+    doubts = [line for line in told if line.startswith(("k=2: ", "k=3: "))]
+    assert doubts
+    for path in fitted.models:
+        err = invoke("topics", path).err
+        lines = [line.removeprefix(f"{path.name}: ") for line in doubts if line.startswith(f"{path.name}: ")]
+        assert err.splitlines() == [f"warning: {line}" for line in lines]
+        assert [line for line in repr(sj.TopicModel(path)).splitlines() if line.startswith("warning: ")] == err.splitlines()
 
 
 def test_failures_leave_no_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,9 +76,8 @@ def print_topics(
     as_json: bool = False,
 ) -> None:
     """Print the topics of the models at these paths, and warnings about them on standard error."""
-    from streaming_jsmf.evaluation.verdicts import warnings_of
-    from streaming_jsmf.reporting.topics import doubts_of, topic_text
-    from streaming_jsmf.topics.store import models_at, read_model
+    from streaming_jsmf.reporting.topics import topic_text, warnings_about
+    from streaming_jsmf.topics.store import models_at
 
     places = [place for model in models for place in models_at(str(model))]
     topics = {str(place): _read(place, words, "topic" if as_json else order) for place in places}
@@ -87,7 +86,7 @@ def print_topics(
     for place, found in zip(places, topics.values(), strict=True):
         if not as_json:
             click.echo(f"model: {location(place)}\n{topic_text(found, characteristic=characteristic)}")
-        for sentence in (*warnings_of(read_model(place, ()).metrics, len(found)), *doubts_of(found)):
+        for sentence in warnings_about(place, found):
             click.echo(f"warning: {sentence}", err=True)
 
 

@@ -13,7 +13,7 @@ from streaming_jsmf.config import READER_OPTIONS, ExecutionOptions, readers_with
 from streaming_jsmf.config.fields import BASIC, Field, declared_in
 from streaming_jsmf.config.requests import EXECUTION
 from streaming_jsmf.display import location
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, taking
 
 Decorator = Callable[[Any], Any]
 
@@ -91,6 +91,10 @@ class Verb(click.Command):
         function, given = self.callback, given_options(ctx)
         assert function is not None
         as_json = given.pop(SUMMARY, False)
+        with taking({name for option in self.params for name in (*option.opts, *option.secondary_opts)}):
+            self._run(function, given, as_json)
+
+    def _run(self, function: Callable[..., Any], given: dict[str, Any], as_json: bool) -> None:
         if not self.long:
             _print(function(**given), as_json)
             return

@@ -5,6 +5,7 @@ What changes the result of a scan, an inference or a polish enters the fingerpri
 """
 
 from streaming_jsmf.config.fields import declared as declared
+from streaming_jsmf.config.fields import declared_in
 from streaming_jsmf.config.fields import fields_given as fields_given
 from streaming_jsmf.config.fields import for_texts as for_texts
 from streaming_jsmf.config.inference import ANCHOR_ROW_SUM as ANCHOR_ROW_SUM
@@ -64,3 +65,15 @@ from streaming_jsmf.config.requests import parse_memory as parse_memory
 from streaming_jsmf.config.scan import CAPPED_LENGTH as CAPPED_LENGTH
 from streaming_jsmf.config.scan import DocumentWeights as DocumentWeights
 from streaming_jsmf.config.scan import ScanSettings as ScanSettings
+from streaming_jsmf.errors import VERB_OF
+
+_SETTINGS_OF = {
+    "scan": (ScanSettings,),
+    "infer": ENGINE_SETTINGS,
+    "polish": (PolishSettings,),
+    "ingest": INGEST_SETTINGS,
+}
+for _verb, _kinds in _SETTINGS_OF.items():
+    for _field in declared_in(_kinds).values():
+        for _name in _field.names if _field.option else ():
+            VERB_OF.setdefault(_name, _verb)

@@ -14,7 +14,7 @@ from streaming_jsmf.config.inference import AUTO
 from streaming_jsmf.config.keywords import require_kind
 from streaming_jsmf.config.readers import READER_OPTIONS, ReaderName, read_values
 from streaming_jsmf.config.reading import READING, TEXTS, KeepOrDrop, of_text, reading
-from streaming_jsmf.errors import InputError, Option, option
+from streaming_jsmf.errors import InputError, Option, as_word, option
 
 #: Starting point of the curation of texts: readable topics, or the papers.
 Preset = Literal["text", "papers"]
@@ -47,7 +47,7 @@ def _in_lines(given: Any) -> Any:
     if not isinstance(given, kinds):
         return given
     mark = "=" if isinstance(given, set | frozenset) else ""
-    lines = [_in_lines(item) if isinstance(item, kinds) else f"\n{mark}{item}" for item in given]
+    lines = [_in_lines(item) if isinstance(item, kinds) else f"\n{mark}{as_word(item, str(option.stop_words))}" for item in given]
     return "".join(sorted(lines) if mark else lines)
 
 

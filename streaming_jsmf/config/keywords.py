@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from streaming_jsmf.config.fields import Settings, declared_in, fields_given, parameters_text
 from streaming_jsmf.config.inference import EngineChoice, InferSettings, StodSettings
-from streaming_jsmf.errors import InputError, Option, option
+from streaming_jsmf.errors import InputError, Option, option, taking
 from streaming_jsmf.fingerprint import LONGEST_VALUE
 
 S = TypeVar("S", bound=Settings)
@@ -68,7 +68,8 @@ def takes(*kinds: type[Settings], without: Collection[str] = ()) -> Callable[[Fu
                     raise TypeError(
                         f"{function.__name__}() got {first!r} and {given!r}, which are the same; give one"
                     )
-            return function(*arguments, **{name: options[given] for name, given in spelled.items()})
+            with taking(names):
+                return function(*arguments, **{name: options[given] for name, given in spelled.items()})
 
         keywords = [
             inspect.Parameter(

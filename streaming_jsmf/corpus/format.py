@@ -8,15 +8,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streaming_jsmf.corpus.footer import Shard, open_parquet, read_footer, require_hash
 from streaming_jsmf.corpus.manifest import (
+    LOSSES,
     MANIFEST_NAME,
     Json,
     Manifest,
     ShardEntry,
     fingerprint_of,
+    losses,
     parse_manifest,
     token_settings,
 )
@@ -47,6 +49,9 @@ from streaming_jsmf.storage.paths import (
     read_bytes,
     sha256_of,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DOCUMENTS = "documents"
 QUARANTINE_NAME = "quarantine.parquet"
@@ -100,6 +105,17 @@ class Corpus:
     def fingerprint(self) -> str:
         """Hex SHA-256 of the hashes of the vocabulary and the shards, sorted by name; independent of the path."""
         return fingerprint_of(self.vocabulary_sha256, self.shards)
+
+    @property
+    def ingest_report(self) -> pd.DataFrame | None:
+        """What ``ingest`` read, dropped in each step, and kept; None for a corpus that it did not make."""
+        import pandas as pd
+
+        manifest = read_manifest(self.root) if exists(join(self.root, MANIFEST_NAME)) else None
+        if manifest is None or "documents_read" not in manifest.settings:
+            return None
+        index, *rows = zip(*losses(manifest), strict=True)
+        return pd.DataFrame({name: [each or 0 for each in row] for name, row in zip(LOSSES, rows, strict=True)}, index)
 
     def shard_path(self, shard: Shard) -> str:
         return join(self.root, shard.name)

@@ -20,6 +20,9 @@ from streaming_jsmf.validation import RelativeName, Sha256, Strict, explain, is_
 MANIFEST_NAME = "manifest.json"
 FORMAT_VERSION: Literal[1] = 1
 
+#: Columns of the table of losses.
+LOSSES = ("documents", "words", "tokens")
+
 Number = int | float
 Json = str | bool | int | float | None
 
@@ -165,14 +168,14 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
     return manifest
 
 
-def losses_table(manifest: Manifest) -> str:
-    """Format a table of what was read, dropped by each step, and kept: documents, words, tokens.
+def losses(manifest: Manifest) -> list[tuple[Json, ...]]:
+    """What was read, dropped by each step, and kept: documents, words, tokens.
 
     Steps that dropped nothing are omitted. The tokens of a step count only what the steps before it kept.
     """
     read, kept = manifest.settings, manifest.totals
     words = kept.words + sum(step.words for step in manifest.dropped)
-    rows: list[tuple[Json, ...]] = [
+    return [
         ("read", read.get("documents_read"), words, read.get("tokens_read")),
         *(
             (f"- {step.reason}", step.documents, step.words, step.tokens)
@@ -181,8 +184,12 @@ def losses_table(manifest: Manifest) -> str:
         ),
         ("kept", kept.documents, kept.words, kept.tokens),
     ]
+
+
+def losses_table(manifest: Manifest) -> str:
+    """Format ``losses`` as a table."""
     shown = [
         (label, *(f"{number:,.0f}" if isinstance(number, int | float) and number else "" for number in row))
-        for label, *row in rows
+        for label, *row in losses(manifest)
     ]
-    return table([("", "documents", "words", "tokens"), *shown], "<>>>")
+    return table([("", *LOSSES), *shown], "<>>>")

@@ -44,7 +44,7 @@ from streaming_jsmf.corpus.records import (
 )
 from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter
 from streaming_jsmf.corpus.vocabulary import VOCABULARY_NAME, WordCounts, write_vocabulary
-from streaming_jsmf.errors import InputError, StoreError, require_unicode
+from streaming_jsmf.errors import InputError, StoreError, as_word, require_unicode
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import (
@@ -245,7 +245,7 @@ def column_words(given: Any, n_columns: int, name: str) -> list[str]:
     if isinstance(listed, str | Mapping | Set) or not isinstance(listed, Iterable):
         advice = "give a list of words in the order of the columns, or the vectorizer that has them"
         raise InputError(f"{name} is of type {type(listed).__name__}; {advice}")
-    words = [str(word) for word in listed]
+    words = [as_word(word, name) for word in listed]
     if len(words) != n_columns:
         raise InputError(
             f"{name} has {len(words)} words and the matrix has {n_columns} columns; give one word for each column"
@@ -288,7 +288,12 @@ def _documents(block: csr_array[Any], first: int) -> Documents:
 
 
 def wide(X: Any) -> Any:
-    """Return a sparse matrix of integers with 64 bits, for sums of repeated entries; others as given."""
+    """Return a sparse matrix of integers with 64 bits, for sums of repeated entries; others as given.
+
+    Raises ``InputError`` if values are masked, since other libraries would read what is behind the mask.
+    """
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        raise InputError("the matrix has masked values; replace them, such as by X.filled(0)")
     if hasattr(X, "tocsr") and X.dtype.kind in "bui":
         return X.astype(np.uint64 if X.dtype.kind == "u" else np.int64, copy=False)
     return X

@@ -241,7 +241,7 @@ class Grouping:
         held = repr(known[0].as_py()) if text or (len(known) and not dated) else kind
         raise InputError(
             f"column {column!r} holds {held}; {period}s are made of dates: ingest the texts again with "
-            f"{option.date_format('FORMAT')}, such as %d.%m.%Y for 31.12.1999, or leave out :{period}"
+            f"{option.date_format('FORMAT').alone}, such as %d.%m.%Y for 31.12.1999, or leave out :{period}"
         )
 
     @property

@@ -20,7 +20,7 @@ from streaming_jsmf.corpus.vocabulary import word_ids
 from streaming_jsmf.corpus.write import column_words, corpus_target, matrix_blocks, wide, write_corpus
 from streaming_jsmf.documents.model_shares import AnyShares, ModelShares
 from streaming_jsmf.documents.transform import temporary_shares
-from streaming_jsmf.errors import InputError, first_line
+from streaming_jsmf.errors import InputError, as_word, first_line
 from streaming_jsmf.storage.paths import AnyPath
 from streaming_jsmf.topics.store import AnyModel, model_path, read_model
 
@@ -102,7 +102,7 @@ def corpus_from_gensim(
     ids = np.sort(np.array([int(number) for number in dictionary], dtype=np.int64))
     if not ids.size:
         raise InputError("the dictionary has no words; give the one that the documents were made with")
-    words = [str(dictionary[int(number)]) for number in ids]
+    words = [as_word(dictionary[int(number)], "the dictionary") for number in ids]
     return write_corpus(_bags(iter(documents), ids), words, corpus_target(path))
 
 
@@ -157,7 +157,7 @@ def model_to_gensim(model: AnyModel, dictionary: Mapping[int, str]) -> GensimTop
     """
     arrays = read_model(model_path(model), ("word", "word_topic")).arrays
     numbers = np.array([int(number) for number in dictionary], dtype=np.int64)
-    ids = word_ids([dictionary[number] for number in dictionary], arrays["word"])
+    ids = word_ids([as_word(dictionary[number], "the dictionary") for number in dictionary], arrays["word"])
     if not (ids >= 0).any():
         raise InputError("the dictionary has none of the model's words; give the one of the same texts")
     topics = np.zeros((arrays["word_topic"].shape[1], numbers.max() + 1))

@@ -86,7 +86,10 @@ def _times(groups: Groups, by: str) -> Groups:
     """Leave out the group without a date; raise ``InputError`` unless the others are times."""
     periods = groups.known
     if groups.unknown:
-        logger.info("over-time: documents without %s, which are left out: %s", by, f"{groups.unknown:,}")
+        total = f"{groups.documents.sum():,}"
+        logger.warning(
+            "over-time: documents without %s, which are left out: %s of %s", by, f"{groups.unknown:,}", total
+        )
     wrong = next((value for value in periods.values if not is_time(value)), None)
     if wrong is not None or not periods.values:
         raise InputError(
@@ -161,7 +164,7 @@ def _ratios(counts: csr_array[Any], theta: Floats, word_topic: Floats) -> Floats
 def _chosen(
     shown: EditedTopics, listed: NDArray[np.int64], sums: dict[Any, Floats], count: int
 ) -> dict[Any, dict[int, list[str]]]:
-    words, total = shown.stored.arrays["word"], np.sum(list(sums.values()), axis=0)
+    words, total = shown.words, np.sum(list(sums.values()), axis=0)
     overall = (total + 1e-9) / (total + 1e-9).sum(axis=1, keepdims=True)
     chosen: dict[Any, dict[int, list[str]]] = {}
     for period, tokens in sums.items():

@@ -103,7 +103,7 @@ def _over_model_words(
 def _text_options(tokens: Mapping[str, Json] | None) -> tuple[dict[str, Any], str]:
     """Return reader options that tokenize as for the model, and the stop words that its stemmer skips."""
     # Tokenizers named in a model are never imported: users must name their own functions.
-    advice = f"make a corpus with ingest {option.vocabulary('MODEL')} and give that"
+    advice = f"make a corpus with ingest {option.vocabulary('MODEL').alone} and give that"
     if tokens is None:
         raise InputError(f"the model does not say how to split texts into words; {advice}")
     if tokens.get("tokenizer") not in BUILT_IN:

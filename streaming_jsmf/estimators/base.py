@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Self
@@ -28,7 +29,8 @@ from streaming_jsmf.config import (
     parse_memory,
 )
 from streaming_jsmf.config.fields import Field, setting
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.corpus.write import wide
+from streaming_jsmf.errors import InputError, taking
 from streaming_jsmf.estimators.inputs import (
     DocumentInput,
     EstimatorError,
@@ -94,7 +96,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
     transform_tolerance
         Sum of the changes of a document's topic shares at which ``transform`` stops.
     random_state
-        Seed of all random draws, or a generator from which one is drawn. None stands for 0.
+        Seed of all random draws, or a generator of NumPy from which ``fit``, or the first ``partial_fit``, draws one.
+        None stands for NumPy's global generator.
 
     Attributes
     ----------
@@ -104,6 +107,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         Share of each topic in the corpus.
     metrics_ : dict
         Certificates of the result.
+    random_state_ : int
+        The seed that was given or drawn.
     model_ : xarray.Dataset
         The whole model, as returned by ``open_model``; ``save`` writes it. Functions that take the path of a model,
         such as ``report``, also take the fitted estimator.
@@ -128,7 +133,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
     n_components: int | None = setting(None, ge=1)
     transform_iterations: int = setting(MAX_ITERATIONS, ge=1)
     transform_tolerance: float = setting(TOLERANCE)
-    random_state: int | np.random.RandomState | None = setting(0)
+    random_state: int | np.random.RandomState | np.random.Generator | None = setting(0)
 
     #: Class of the settings of the engine, whose fields are parameters of the estimator.
     _settings_class: ClassVar[type[InferSettings] | type[StodSettings]]
@@ -150,7 +155,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             damaged.
         """
         del y
-        with as_value_errors():
+        with as_value_errors(), taking(self._fields()):
             settings, scan_settings, execution = self._settings()
             with temporary_directory(self.scratch) as folder:
                 corpus = self._corpus(X, folder / "corpus")
@@ -188,9 +193,9 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             its settings have changed. Also a ``ValueError``.
         """
         del y
-        with as_value_errors(), ExitStack() as stack:
-            settings, scan_settings, execution = self._settings()
+        with as_value_errors(), taking(self._fields()), ExitStack() as stack:
             rows = getattr(self, "_rows", None)
+            settings, scan_settings, execution = self._settings(None if rows is None else self.random_state_)
             if rows is None and hasattr(self, "components_"):
                 raise InputError(
                     "this estimator has no rows to add others to, since fit keeps none and copies lack temporary ones; "
@@ -260,7 +265,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         Raises ``NotFittedError`` before ``fit``, ``ValueError`` if ``X`` is not finite or lacks a column for a topic.
         """
         check_is_fitted(self, "components_")
-        shares = check_array(X, ensure_min_samples=0, estimator=self, input_name="X")
+        with as_value_errors():
+            shares = check_array(wide(X), ensure_min_samples=0, estimator=self, input_name="X")
         if shares.shape[1] != len(self.components_):
             given = f"X has {shares.shape[1]} columns, and the model has {len(self.components_)} topics"
             raise EstimatorError(f"{given}; give the shares that transform returns")
@@ -376,9 +382,12 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         given |= {"memory": parse_memory(self.memory), "scheduler": address_of(self.scheduler)}
         return {name: field.checked(given[name]) for name, field in self._fields().items()}
 
-    def _settings(self) -> tuple[InferSettings | StodSettings, ScanSettings, Execution]:
-        """Return the settings of the engine, the scan and the execution, checked before any work."""
-        values, seed = self._values(), seed_of(self.random_state)
+    def _settings(
+        self, drawn: int | None = None
+    ) -> tuple[InferSettings | StodSettings, ScanSettings, Execution]:
+        """The settings of the engine, the scan and the execution, checked before any work; ``drawn`` is their seed."""
+        values, given = self._values(), self.random_state
+        seed = seed_of(given) if drawn is None or isinstance(given, Integral) else drawn
         values["n_topics"] = values["n_components"] or values["n_topics"]
         values["max_topics"] = values["max_topics"] or values["n_topics"]
         values |= {"seed": seed, "third_moment": self._settings_class is StodSettings}
@@ -398,3 +407,4 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         self.topic_probability_ = model.arrays["topic_probability"]
         self.eigenvalues_ = model.arrays["eigenvalues"]
         self.metrics_ = dict(model.metrics)
+        self.random_state_ = int((model.provenance.get("scan_settings") or {}).get("seed", 0))

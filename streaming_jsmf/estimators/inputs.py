@@ -235,12 +235,12 @@ def _words_of_pipeline(estimator: object, n_features: int) -> list[str] | None:
 
 
 def seed_of(random_state: Any) -> int:
-    """Return the seed: an integer unchanged, 0 for None, otherwise drawn from the generator."""
-    if random_state is None:
-        return 0
+    """Return the seed: an integer unchanged, otherwise drawn from the generator, for None from the one of NumPy."""
     try:
         return operator.index(random_state)
     except TypeError:
+        if isinstance(random_state, np.random.Generator):
+            return int(random_state.integers(2**31 - 1))
         return int(check_random_state(random_state).randint(2**31 - 1))
 
 

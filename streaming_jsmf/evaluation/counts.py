@@ -252,7 +252,7 @@ def _read_attributes(path: StorePath) -> dict[str, Any]:
 
 
 def _hint(path: StorePath) -> str:
-    return f"delete {path} and run evaluate with {option.corpus('CORPUS')} again"
+    return f"delete {path} and run evaluate with {option.corpus('CORPUS').alone} again"
 
 
 def training_fingerprint(model: Model) -> str | None:

@@ -35,6 +35,7 @@ from streaming_jsmf.moments.select import require_parts, resampled, select_parti
 from streaming_jsmf.moments.store import Moments, open_moments
 from streaming_jsmf.simulation.truth import read_truth
 from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.topics.edits import EditedTopics, read_edits
 from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.parameters import missing_parameter
 from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
@@ -46,9 +47,9 @@ LISTED_WORDS = 10
 
 
 #: Arrays of every engine, and those of some engines.
-NEEDED = ("word", "word_topic", "prominent_words")
-OPTIONAL: tuple[str, ...] = ("alpha", "anchors", "characteristic_words", "document_frequency", "rectified")
-OPTIONAL += ("row_sum", "term_count", "topic_probability", "topic_topic")
+NEEDED = ("word", "word_topic", "prominent_words", "topic_probability")
+OPTIONAL: tuple[str, ...] = ("alpha", "anchors", "characteristic_words", "document_frequency", "label_words")
+OPTIONAL += ("rectified", "row_sum", "shown_word", "term_count", "topic_topic")
 
 
 @takes(EvaluationRequest, Execution)
@@ -83,6 +84,7 @@ def evaluate(
         metrics, missing = evaluate_topics(topic_arrays(topics), reasons=reasons, **inputs)
     counts, moments = inputs.get("counts"), inputs.get("moments")
     n_words, n_topics = topics.arrays["word_topic"].shape
+    shown = EditedTopics(path, topics, read_edits(path, topics).apart)
     return {
         "format_version": FORMAT_VERSION,
         "model": location(path),
@@ -104,9 +106,9 @@ def evaluate(
             *warnings_of(topics.metrics, int(n_topics)),
             *_moments_warnings(missing, reasons.get("cooccurrence")),
             *perplexity_warnings(inputs.get("completion")),
-            *_doubtful_topics(topics, (metrics.get("npmi") or {}).get("per_topic")),
+            *_doubtful_topics(shown, (metrics.get("npmi") or {}).get("per_topic")),
         ],
-        "topics": _topic_rows(topics, counts, metrics, wanted.words or LISTED_WORDS),
+        "topics": _topic_rows(shown, counts, metrics, wanted.words or LISTED_WORDS),
     }
 
 
@@ -159,22 +161,21 @@ def _moments_warnings(missing: Mapping[str, str], reason: str | None) -> list[st
     return [f"{', '.join(names)} are missing: {reason}"] if names else []
 
 
-def _doubtful_topics(model: Model, npmi: Sequence[float] | None) -> list[str]:
-    arrays = model.arrays
+def _doubtful_topics(shown: EditedTopics, npmi: Sequence[float] | None) -> list[str]:
+    arrays = {**shown.stored.arrays, "word": shown.words}
     listed = [[str(word) for word in words] for words in arrays["word"][arrays["prominent_words"]]]
-    shares = arrays.get("topic_probability", np.ones(len(listed)))
-    frequency = Frequency.of(arrays, model.metrics.get("n_documents"))
-    found = topic_warnings(listed, shares, frequency=frequency, npmi=npmi)
-    names = (", ".join(words[:3]) for words in listed)
-    rows = enumerate(zip(names, found, strict=True))
+    frequency = Frequency.of(arrays, shown.stored.metrics.get("n_documents"))
+    found = topic_warnings(listed, arrays["topic_probability"], frequency=frequency, npmi=npmi)
+    rows = enumerate(zip(shown.names, found, strict=True))
     return [doubt(topic, name, reasons) for topic, (name, reasons) in rows if reasons]
 
 
 def _topic_rows(
-    model: Model, counts: SelectedCounts | None, metrics: Mapping[str, Any], words: int
+    shown: EditedTopics, counts: SelectedCounts | None, metrics: Mapping[str, Any], words: int
 ) -> list[dict[str, Any]]:
     """Each topic with its words; characteristic words use exact rows if the training corpus was counted."""
-    vocabulary, arrays = model.arrays["word"], model.arrays
+    vocabulary, model = shown.words, shown.stored
+    arrays = model.arrays
     prominent = arrays["prominent_words"][:, :words]
     if words > prominent.shape[1]:
         prominent = longer_lists(prominent, [arrays["word_topic"]], words)
@@ -185,8 +186,7 @@ def _topic_rows(
     rows = []
     for topic in range(arrays["word_topic"].shape[1]):
         row: dict[str, Any] = {"topic": topic, "npmi": None if scores is None else scores[topic]}
-        if "topic_probability" in arrays:
-            row["probability"] = float(arrays["topic_probability"][topic])
+        row["probability"] = float(arrays["topic_probability"][topic])
         if "anchors" in arrays:
             row["anchor"] = str(vocabulary[arrays["anchors"][topic]])
         row["prominent"] = [str(vocabulary[word]) for word in prominent[topic]]

@@ -97,13 +97,13 @@ CERTIFICATES = (
         "How exact is the summary of the corpus from which the topics are computed?",
         "error {value:.1%}",
         f"at most {LARGEST_RESIDUAL:.1%}",
-        ("a scan with a larger {option.max_topics}", FEWER_TOPICS),
+        ("a scan with a larger {option.max_topics.alone}", FEWER_TOPICS),
     ),
     Certificate(
         "range_change",
         lambda change, _: change <= LARGEST_RANGE_CHANGE,
         "the second pass over the documents changed their summary by {value:.0%}: the first missed a part; scan "
-        "with a larger {option.max_topics}",
+        "with a larger {option.max_topics.alone}",
         "Did the second pass over the documents change much?",
         "{value:.1%}",
         f"at most {LARGEST_RANGE_CHANGE:.1%}",

@@ -316,8 +316,8 @@ def choose_types(
     summaries: Mapping[str, ColumnSummary],
     known: Mapping[str, str] | None = None,
     date_format: str | None = None,
-) -> tuple[dict[str, str], list[str]]:
-    """Return the kind of each column, "" for strings, and lines to log.
+) -> tuple[dict[str, str], str, list[str]]:
+    """Return the kind of each column, "" for strings, a line on what was read, and lines on what may be wrong.
 
     ``known`` has the kinds of the columns of another corpus; one whose values have another type stays strings, with a
     warning. ``date_format`` is "day-first", "month-first", "none" or a format of ``datetime.strptime``.
@@ -337,14 +337,14 @@ def choose_types(
             kinds = []
         chosen[name] = kind = kinds[0] if kinds else ""
         if kind and (read := summary.values if _is_read(summary, kind) else summary.strings):
-            notes.append(f"{name}: {read:,} values read as {_described(kind, kinds)}")
+            note = f"{name}: {read:,} values read as {_described(kind, kinds)}"
+            (lines if _is_ambiguous(kind, kinds) else notes).append(note)
         elif summary.values and not of_all and name not in known and len(lines) < _SHOWN:
             lines += _near(name, summary, date_format)
     more = [f"{len(notes) - _SHOWN} more columns"] if len(notes) > _SHOWN else []
-    lines = ["; ".join([*notes[:_SHOWN], *more]), *lines] if notes else lines
     if date_format and "%" in date_format and date_format not in chosen.values():
         lines.append(f"no column has only dates as in {option.date_format(date_format)}")
-    return chosen, lines
+    return chosen, "; ".join([*notes[:_SHOWN], *more]), lines
 
 
 def _near(name: str, summary: ColumnSummary, date_format: str | None) -> list[str]:
@@ -363,9 +363,14 @@ def _is_read(summary: ColumnSummary, kind: str) -> bool:
     return kind_named(kind).dated and (summary.strings > 0 or "numbers" in summary.kinds)
 
 
-def _described(kind: str, kinds: Sequence[str]) -> str:
+def _is_ambiguous(kind: str, kinds: Sequence[str]) -> bool:
+    """Whether dates with the month first might have the day first."""
     other = kind.replace("month first", "day first")
-    if other != kind and other in kinds:
+    return other != kind and other in kinds
+
+
+def _described(kind: str, kinds: Sequence[str]) -> str:
+    if _is_ambiguous(kind, kinds):
         return f"{kind}; all days are below 13, so {option.date_format('day-first')} would fit as well"
     return f"dates of {option.date_format(kind)}" if "%" in kind else kind
 

@@ -112,7 +112,7 @@ def _storable(batches: Iterator[Columns]) -> Iterator[pa.Table]:
             # Lists of tokens stay lists, and readers repair them.
             stored, line = (values, "") if is_list_of_strings(values.type) else storable(name, values)
             if line and name not in noted:
-                logger.info("%s", line)
+                logger.warning("%s", line)
                 noted.add(name)
             if stored is not None:
                 kept[name] = stored.cast(pa.string()) if pa.types.is_null(stored.type) else stored
@@ -212,8 +212,8 @@ def _require_distinct(names: Iterable[Any]) -> None:
 
 
 def _or_none(value: Any) -> Any:
-    """The value, or None for NaN and NA, as pandas has them among texts."""
-    missing = type(value).__name__ in ("NAType", "NaTType") or (
+    """The value, or None for NaN and NA, as pandas has them among texts, and masked values of NumPy."""
+    missing = type(value).__name__ in ("NAType", "NaTType", "MaskedConstant") or (
         isinstance(value, float) and math.isnan(value)
     )
     return None if missing else value

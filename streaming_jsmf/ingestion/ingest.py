@@ -272,13 +272,15 @@ def _with_columns(ingest: Ingest, contents: Contents, n_documents: int) -> Inges
     names = {name: free_name(name, taken) if name in OWN_COLUMNS else name for name in found}
     for name, new in names.items():
         if name != new:
-            logger.info(
+            logger.warning(
                 "%s: the column is stored as %s, because results have a column of its name", name, new
             )
     summaries = {names[name]: summary for name, summary in found.items()}
-    kinds, lines = choose_types(summaries, ingest.known_kinds, getattr(options, "date_format", None))
-    for line in (*contents.notes.values(), *lines):
-        logger.info("%s", line)
+    kinds, read, doubts = choose_types(summaries, ingest.known_kinds, getattr(options, "date_format", None))
+    if read:
+        logger.info("%s", read)
+    for line in (*contents.notes.values(), *doubts):
+        logger.warning("%s", line)
     order = sorted(found, key=lambda name: name in partial)
     return replace(ingest, columns=tuple(Column(name, names[name], kinds[names[name]]) for name in order))
 

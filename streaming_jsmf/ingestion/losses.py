@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from streaming_jsmf.corpus.format import QUARANTINE_NAME
 from streaming_jsmf.corpus.manifest import Dropped, as_number
 from streaming_jsmf.display import location
-from streaming_jsmf.errors import LAST, InputError, option
+from streaming_jsmf.errors import LAST, InputError, names_options, option
 from streaming_jsmf.ingestion.job import Ingest
 from streaming_jsmf.ingestion.readers.base import BadRecord, Unit
 from streaming_jsmf.jobs.checkpoints import FILES, Record
@@ -99,13 +99,15 @@ def require_few_losses(ingest: Ingest, dropped: Sequence[Dropped], n_read: int) 
 
 
 def warn_of_losses(dropped: Sequence[Dropped], kept: int, tokens_read: Any) -> None:
-    """Warn if more than a tenth of the documents is dropped."""
+    """Warn if more than a tenth of the documents is dropped; in Python, which shows only warnings, if any is."""
     number = sum(step.documents for step in dropped)
     n_read = number + kept
+    reasons = _reasons(dropped, dropped, tokens_read)
     if number > LARGEST_LOSS * n_read:
-        reasons = _reasons(dropped, dropped, tokens_read)
         share = f"{number / n_read:.0%}"
         logger.warning("%s of the documents are dropped: %s", share, reasons, extra=LAST)
+    elif number and not names_options():
+        logger.warning("%s of %s documents are dropped: %s", f"{number:,}", f"{n_read:,}", reasons)
 
 
 class NothingLeftError(InputError):

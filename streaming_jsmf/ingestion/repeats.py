@@ -153,7 +153,7 @@ def find_repeated_ids(
         found = Counter(faults) or +Counter(repeated=repeated)
         for reason, number in found.most_common(1):
             values = f"{number:,} value{'s are' if number > 1 else ' is'} {reason}"
-            logger.info(
+            logger.warning(
                 f"%s: %s, so documents are numbered and the column is metadata; {option.id('COLUMN')} names another",
                 name,
                 values,

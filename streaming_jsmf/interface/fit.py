@@ -29,7 +29,7 @@ from streaming_jsmf.config import (
 )
 from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus, read_manifest
 from streaming_jsmf.display import location
-from streaming_jsmf.errors import InputError, option
+from streaming_jsmf.errors import InputError, names_options, option
 from streaming_jsmf.jobs.events import Listener, combine, progress_shown, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
@@ -229,12 +229,12 @@ def fit(
         raise InputError(f"the second argument is where the model goes; write n_topics={path!r}")
     several = isinstance(n_topics, Iterable) and not isinstance(n_topics, str)
     temporary = path is None
-    with ExitStack() as stack:
+    # The bars end with the call, and a temporary directory with the model.
+    with ExitStack() as stack, progress_shown(progress) as bars:
         if path is None:
             if several:
                 raise InputError("models of several numbers of topics need a path: the directory of all")
             path = stack.enter_context(temporary_folder()) / "model"
-        shown = combine(stack.enter_context(progress_shown(progress)), listener)
         target = store_path(path, "a model")
         if n_topics is None:
             n_topics = DEFAULT_TOPICS if infer_settings is None else infer_settings.n_topics
@@ -251,13 +251,15 @@ def fit(
             _polish_settings(polish, engine, options),
             place,
             settings_of("execution", Execution, execution, options),
-            shown,
+            combine(bars, listener),
             _replaceable(overwrite, target, models.values(), place),
         )
         corpus = _corpus(source, target, request_of(ingest_request, options), plan)
         plan.require_possible(corpus)
         store = plan.scanned(corpus, overwrite=plan.overwrite and moments is None)
         fitted = Fitted(store.path, plan.write_models(store, corpus), corpus.root)
+        if not names_options():
+            _warn_of(fitted.models)  # a command does so below the topics
         if several:
             return fitted
         model = _opened(fitted)
@@ -266,15 +268,21 @@ def fit(
     return model
 
 
+def _warn_of(models: Sequence[StorePath]) -> None:
+    """Warn of models that do not pass their certificates, and of topics that may be doubted."""
+    from streaming_jsmf.reporting.topics import read_topics, warnings_about
+
+    for path in models:
+        for sentence in warnings_about(path, read_topics(path, probabilities=False)):
+            logger.warning("%s%s", f"{path.name}: " if len(models) > 1 else "", sentence)
+
+
 def _opened(fitted: Fitted) -> TopicModel:
-    """Open the only model, and warn of topics that may be doubted."""
+    """Open the only model."""
     # The command line prints topics without loading what draws a report.
     from streaming_jsmf.interface.topic_model import TopicModel
-    from streaming_jsmf.reporting.topics import doubts_of, read_topics
 
     model = TopicModel(fitted.models[0])
-    for sentence in doubts_of(read_topics(model, probabilities=False)):
-        logger.warning("%s", sentence)
     model._corpus = fitted.corpus
     return model
 
@@ -299,7 +307,7 @@ def _replaceable(
             raise InputError(f"overwrite is {overwrite!r}; give True, False or 'auto'")
         return bool(overwrite)
     existing = [path for path in models if node_exists(path)]
-    made = {path: read_model(path, ()).provenance.get("moments") == location(moments) for path in existing}
+    made = {path: _is_at(moments, read_model(path, ()).provenance.get("moments")) for path in existing}
     corpus = beside(target, "corpus")
     if exists(corpus):
         made[corpus] = read_manifest(str(corpus)).settings.get("made_for") == "fit"
@@ -309,6 +317,13 @@ def _replaceable(
                 f"{path}: not made by fit with this path; give another path, or {option.overwrite(True)} to replace it"
             )
     return not any(node_exists(path / EDITS) for path in existing)
+
+
+def _is_at(place: StorePath, recorded: object) -> bool:
+    """Whether a store is at the location that a model recorded, however either is spelled."""
+    if isinstance(place, Path):
+        return Path(str(recorded)).resolve() == place.resolve()
+    return recorded == location(place)
 
 
 def numbers_of_topics(given: int | Sequence[int]) -> tuple[int, ...]:

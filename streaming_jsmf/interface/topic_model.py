@@ -26,7 +26,7 @@ from streaming_jsmf.interface.update import Update, update
 from streaming_jsmf.reporting.arrange import merge_nearest, stop_word_candidates, tree_of
 from streaming_jsmf.reporting.document_map import SAMPLED, document_map
 from streaming_jsmf.reporting.report import ShownReport, show
-from streaming_jsmf.reporting.topics import by_share, doubts_of, frame_of, read_topics, topic_html, topic_text
+from streaming_jsmf.reporting.topics import by_share, frame_of, read_topics, topic_html, topic_text, warnings_about
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.topics.edits import TopicEdits, edit_topics, read_edits, shown_topics
 from streaming_jsmf.topics.store import (
@@ -108,6 +108,12 @@ class TopicModel:
     def corpus(self) -> Corpus | None:
         """The corpus used by ``fit``; None if it is unknown or missing."""
         return open_corpus(self._corpus) if self._corpus else corpus_beside(self.path)
+
+    @property
+    def ingest_report(self) -> pd.DataFrame | None:
+        """What the ingest of ``fit`` read, dropped in each step, and kept; None if that is unknown."""
+        corpus = self.corpus
+        return None if corpus is None else corpus.ingest_report
 
     @property
     def edits(self) -> TopicEdits:
@@ -321,8 +327,8 @@ class TopicModel:
     def __repr__(self) -> str:
         shown = by_share(read_topics(self.path, probabilities=False))
         rest = f"\n... and {len(shown) - SHOWN} more: topics()" if len(shown) > SHOWN else ""
-        doubts = "".join(f"\nwarning: {printable(sentence)}" for sentence in doubts_of(shown))
-        return f"{printable(self._caption(len(shown)))}\n{topic_text(shown[:SHOWN])}{rest}{doubts}"
+        warnings = "".join(f"\nwarning: {printable(text)}" for text in warnings_about(self.path, shown))
+        return f"{printable(self._caption(len(shown)))}\n{topic_text(shown[:SHOWN])}{rest}{warnings}"
 
     def _repr_html_(self) -> str:
         shown = by_share(read_topics(self.path, probabilities=False))

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.config import (
@@ -47,7 +48,7 @@ from streaming_jsmf.storage.paths import (
     store_path,
 )
 from streaming_jsmf.storage.replace import interrupted_in
-from streaming_jsmf.topics.edits import TopicEdits, read_edits
+from streaming_jsmf.topics.edits import EditedTopics, TopicEdits, read_edits
 from streaming_jsmf.topics.identity import Succession, started_from
 from streaming_jsmf.topics.infer import InferPlan
 from streaming_jsmf.topics.polish import polish_model
@@ -305,5 +306,5 @@ class _Updater:
 
 def _names(model: Model, edits: TopicEdits) -> list[str]:
     """The given name, or the first words, of each stored topic."""
-    words, listed = model.arrays["word"], model.arrays["prominent_words"][:, :4]
+    words, listed = EditedTopics(Path(), model, edits).words, model.arrays["prominent_words"][:, :4]
     return [edits.labels.get(k) or ", ".join(words[row]) for k, row in enumerate(listed)]

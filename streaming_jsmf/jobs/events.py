@@ -236,6 +236,7 @@ class Bars:
         self.bar: tqdm[Any] | None = None
         self._interval = interval
         self._closed = threading.Event()
+        self._ticking: threading.Thread | None = None
 
     def __call__(self, event: Event) -> None:
         self.meter.see(event)
@@ -268,7 +269,8 @@ class Bars:
             smoothing=0,  # commits come in bursts, which make a moving average meaningless
         )
         self._closed = threading.Event()
-        threading.Thread(target=self._tick, args=(self.bar, self._closed), daemon=True).start()
+        self._ticking = threading.Thread(target=self._tick, args=(self.bar, self._closed), daemon=True)
+        self._ticking.start()
 
     def _parts(self) -> str:
         done = f"{self.meter.done}/{self.meter.total}"
@@ -291,7 +293,8 @@ class Bars:
     def close(self) -> None:
         """Close the bar in its last state."""
         self._closed.set()
-        if self.bar is not None:
+        if self.bar is not None and self._ticking is not None:
+            self._ticking.join()  # it must not draw a closed bar
             self.bar.close()
             self.bar = None
 

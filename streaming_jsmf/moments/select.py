@@ -112,7 +112,7 @@ class SelectedMoments(Moments):
         raise InputError(
             f"{self.path}: the full co-occurrences are those of all partitions, not of {self.partitions}; use "
             f"{option.rectify('enn')}, or scan the selected documents into a store of their own with "
-            f"{option.exact(True)}"
+            f"{option.exact(True).alone}"
         )
 
     def cooccurrence_rows(self, words: Sequence[int] | NDArray[np.integer[Any]]) -> Floats:
@@ -161,12 +161,12 @@ def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
     column = moments.settings.partition_by
     if column is None:
         raise InputError(
-            f"{moments.path}: partitions are selected from a store scanned with {option.partition_by('COLUMN')}; scan "
+            f"{moments.path}: partitions are selected from a store scanned with {option.partition_by('COLUMN').alone}; scan "
             "again with it"
         )
     if moments.settings.range_finder == "halko":
         raise InputError(
-            f"{moments.path}: sketches of single partitions cannot be used; scan with {option.range_finder('sample')}"
+            f"{moments.path}: sketches of single partitions cannot be used; scan with {option.range_finder('sample').alone}"
         )
     known = [partition.label for partition in moments.manifest.partitions]
     chosen = [key for key, label in zip(moments.manifest.part_keys, known, strict=True) if is_named(label)]
@@ -217,11 +217,11 @@ def drawn_parts(n_parts: int, seed: int, replica: int) -> Integers:
 def require_parts(moments: Moments) -> None:
     """Raise ``InputError`` if the parts cannot be resampled: too few, or linear sketches."""
     if moments.settings.range_finder == "halko":
-        raise InputError(f"{moments.path} holds sketches; scan with {option.range_finder('sample')}")
+        raise InputError(f"{moments.path} holds sketches; scan with {option.range_finder('sample').alone}")
     if len(moments.manifest.part_keys) < FEWEST_PARTS:
         raise InputError(
             f"{moments.path} has {len(moments.manifest.part_keys)} partitions, {FEWEST_PARTS} are needed; "
-            f"scan with a smaller {option.partition_nonzeros}"
+            f"scan with a smaller {option.partition_nonzeros.alone}"
         )
 
 

@@ -36,7 +36,7 @@ from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.reporting.document_map import DocumentMap
 from streaming_jsmf.reporting.topics import NEEDED, OPTIONAL, Topic, WordLists, read_word_topic, topics_of
 from streaming_jsmf.storage.paths import StorePath, read_bytes
-from streaming_jsmf.topics.edits import TopicEdits, require_word_count, shown_topics
+from streaming_jsmf.topics.edits import require_word_count, shown_topics
 from streaming_jsmf.topics.store import COMPARISON, Model, read_model, read_model_panels
 
 #: Optional arrays of a model used by a page.
@@ -288,10 +288,10 @@ def read_levels(root: StorePath, paths: Sequence[StorePath], own: int) -> Levels
 
 def _read_level(path: StorePath) -> Level:
     shown = shown_topics(path, NEEDED, OPTIONAL)
-    model, stored = shown.stored, TopicEdits(shown.edits.n_topics, shown.edits.labels)
+    model = shown.stored
     metrics = rows_of(metrics_of(model, read_training_counts(path, model, COUNTS)))
     return Level(
-        replace(shown, edits=stored).names,
+        replace(shown, edits=shown.edits.apart).names,
         model.arrays["topic_probability"],
         tuple((row.path, row.value) for row in metrics),
     )

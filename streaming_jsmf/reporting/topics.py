@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.display import printable, wrapped
-from streaming_jsmf.evaluation.verdicts import Frequency, doubt, topic_warnings
+from streaming_jsmf.evaluation.verdicts import Frequency, doubt, topic_warnings, warnings_of
 from streaming_jsmf.linalg.panels import gram
 from streaming_jsmf.linalg.typing import Floats, Integers
 from streaming_jsmf.topics.edits import EditedTopics, require_word_count, shown_topics
-from streaming_jsmf.topics.store import AnyModel, Model
+from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -175,6 +175,11 @@ def topics_of(
 def doubts_of(topics: Sequence[Topic]) -> list[str]:
     """A sentence on each topic that has warnings."""
     return [doubt(topic.number, topic.name, topic.warnings) for topic in topics if topic.warnings]
+
+
+def warnings_about(model: AnyModel, topics: Sequence[Topic]) -> list[str]:
+    """Sentences on certificates that a model does not pass, and on its topics that have warnings."""
+    return [*warnings_of(read_model(model_path(model), ()).metrics, len(topics)), *doubts_of(topics)]
 
 
 def by_share(topics: Sequence[Topic]) -> list[Topic]:

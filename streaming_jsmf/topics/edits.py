@@ -5,6 +5,7 @@ Edits are stored at ``MODEL/edits``, a Zarr group without arrays: a single file 
 
 from __future__ import annotations
 
+import logging
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,8 @@ from streaming_jsmf.storage.arrays import read_sealed, replace_attributes, seale
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath, make_directory, node_exists
 from streaming_jsmf.topics.store import EDITS, AnyModel, Model, model_path, read_model, read_model_panels
+
+logger = logging.getLogger(__name__)
 
 KIND, FORMAT_VERSION = "streaming_jsmf.topic_edits", 1
 #: Arrays of every model that ``shown_topics`` needs, and those that name the topics.
@@ -64,6 +67,11 @@ class TopicEdits:
         group_of = {topic: group for group in self.merged for topic in group}
         firsts = (topic for topic in range(self.n_topics) if group_of.get(topic, (topic,))[0] == topic)
         return tuple(group_of.get(topic, (topic,)) for topic in firsts if topic not in self.hidden)
+
+    @property
+    def apart(self) -> TopicEdits:
+        """The labels alone: every stored topic is shown."""
+        return TopicEdits(self.n_topics, self.labels)
 
     def members(self, topic: int) -> tuple[int, ...]:
         """The stored topics of a topic, hidden or not."""
@@ -209,9 +217,20 @@ def edit_topics(path: StorePath, model: Model, change: Callable[[TopicEdits], To
         edits = change(before).require_shown()
         if edits == before:
             return edits
+        _warn_of_hidden(before, edits)
         make_directory(place)
         replace_attributes(place, edits.attributes(model))
     return edits
+
+
+def _warn_of_hidden(before: TopicEdits, after: TopicEdits) -> None:
+    """Warn of topics that were shown, and are hidden with the hidden topic into which they were merged."""
+    shown = {topic for group in before.groups for topic in group}
+    for first, *others in after.merged:
+        if first in {*before.hidden} & {*after.hidden} and (gone := [str(other) for other in others if other in shown]):
+            logger.warning(
+                "merged into topic %s, which is hidden: %s; unhide %s to show them", first, ", ".join(gone), first
+            )
 
 
 @dataclass(frozen=True)

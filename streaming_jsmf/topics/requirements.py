@@ -139,7 +139,7 @@ class Requirements:
             if self.settings.needs_whole_c and not self.exact:
                 raise InputError(
                     f"{self.source}: {option.rectify(self.settings.rectify)} needs the whole co-occurrences; scan with "
-                    f"{option.exact(True)}, or use {option.rectify('enn')} or palm"
+                    f"{option.exact(True).alone}, or use {option.rectify('enn')} or palm"
                 )
         self._require_memory(threads)
 

@@ -45,7 +45,7 @@ def fit_tensor(
         raise TooFewFactorsError(
             f"{moments.path}: the basis of this scan has {width} columns, {settings.n_topics} topics were asked for; "
             f"use {option.n_topics(width)} or fewer, or scan into another store with "
-            f"{option.max_topics(settings.n_topics)}"
+            f"{option.max_topics(settings.n_topics).alone}"
         )
     alpha0 = _alpha0(moments, settings, threads, listener)
     lap("prior")

@@ -368,7 +368,7 @@ class Reader(ABC):
                 units.append(Unit(path))  # reading reports the reason
         first = {note: unit.path for unit in reversed(units) for note in unit.notes}
         for note, path in reversed(first.items()):
-            logger.info("%s: %s", location(path), note)
+            logger.warning("%s: %s", location(path), note)
         return units
 
     def parts(self, path: str) -> Sequence[Unit]:

@@ -298,7 +298,7 @@ def files_for(
     else:
         found = list_files(root)
         if about := {*with_members(find_files(root))} - {*found}:
-            logger.info(
+            logger.warning(
                 "not read, because they are no messages: %s",
                 listed(file_name(path).name for path in sorted(about)),
             )
@@ -321,7 +321,7 @@ def files_for(
         )
     if others := sorted({*found} - {*taken}):
         shown = listed(file_name(path).name for path in others)
-        logger.info("not read, because the reader %s takes other files: %s", reader, shown)
+        logger.warning("not read, because the reader %s takes other files: %s", reader, shown)
     return root, taken
 
 

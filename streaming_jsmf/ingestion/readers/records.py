@@ -363,7 +363,7 @@ class TextSource(RecordFiles, TextReader):
         with suppress(UnreadableError):
             filled = tuple(path for path in self.files if size_of(path) or is_parquet(path))
             if 0 < len(filled) < len(self.files):
-                logger.info("%d of %d files are empty", len(self.files) - len(filled), len(self.files))
+                logger.warning("%d of %d files are empty", len(self.files) - len(filled), len(self.files))
                 return replace(self, files=filled).units()
         return super().units()
 
