@@ -47,6 +47,7 @@ from streaming_jsmf.ingestion.readers.values import decode, encoding_hint, from_
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.validation import is_utf8
 
+RECORD_SEPARATOR = "\x1e"  # before each record of a JSON text sequence (RFC 7464)
 _SAMPLE = 1000  # records that show the names
 _BLOCK = 1 << 20
 
@@ -122,7 +123,7 @@ def _parsed(unit: Unit, encoding: str) -> Iterator[tuple[Parsed, RecordBytes]]:
     with open_stream(unit.path) as stream:
         if what == "line":
             for line in lines_of(stream, unit):
-                is_blank = not line.removeprefix(BYTE_ORDER_MARK).strip()
+                is_blank = not line.removeprefix(BYTE_ORDER_MARK).strip(b"\x1e \t\r\n\v\f")
                 yield None if is_blank else _record(_loaded(line, encoding, what), what), line
         elif what == "row":
             for row in _rows(stream, encoding):
@@ -145,7 +146,7 @@ def _record(value: Any, what: str) -> dict[str, Any] | BadValue:
 def _loaded(data: bytes, encoding: str, what: str) -> Any:
     """Return a value of JSON, or BadValue with the reason if it is not JSON."""
     try:
-        return json.loads(text_of(data, encoding, what, encoding_hint))
+        return json.loads(text_of(data, encoding, what, encoding_hint).lstrip(RECORD_SEPARATOR))
     except BadValue as error:
         return error
     except (ValueError, RecursionError) as error:
