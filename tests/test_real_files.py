@@ -167,6 +167,11 @@ def rows(line: str) -> str:
 
 
 NAMES = ["id", "text", "label"]
+#: A table of one column, in which texts with commas are in quotes, also with other marks and line ends in them.
+ALONE = [
+    [f'{text}, "he" said;\n{text[:9]}' if i % 9 == 0 else f"{text}, a" if i % 4 else text]
+    for i, text in enumerate(TEXTS)
+]
 ESCAPED: dict[str, Any] = {"doublequote": False, "escapechar": "\\"}
 
 KINDS: list[tuple[str, str | Callable[[Path], None], tuple[str, ...], str]] = [
@@ -205,6 +210,15 @@ KINDS: list[tuple[str, str | Callable[[Path], None], tuple[str, ...], str]] = [
     ("s.csv", '"text" "n"\n' + rows('"{0}" "{1}, \\"a\\"" {0}\n'), (), "row_name"),
     ("s.tsv", "text\tn\n" + rows("r{}\t{}\t1\n"), (), "row_name"),
     ("s.csv", "id,text\n" + rows('{},"{}, a",\n'), (), "without a name"),
+    *[
+        ("s.csv", table(ALONE, [name], **options), (), f"column {name!r}")
+        for name in ("comment", "question_text", "0")
+        for options in ({}, {"quoting": csv.QUOTE_ALL}, {"quotechar": "'"}, {"delimiter": ";"})
+    ],
+    ("s.csv", "\ufeff" + table(ALONE, ["comment"]), (), "column 'comment'"),
+    ("s.csv", table(ALONE), (), "column 'column_1'"),
+    ("s.tsv", table(ALONE, ["comment"], delimiter="\t"), (), "column 'comment'"),
+    ("s.csv", pd.Series([text for text, in ALONE], name="comment").to_csv(), (), "column 'comment'"),
     ("s.csv", 'id, text, "n"\n' + rows('{}, "{}, ""a""\nb", "x"\n'), (), "after blanks"),
     ("s.csv", table([*zip(TEXTS, ["2015-01-03"] * 118 + ["unknown"] * 2, strict=True)], ["text", "d"]), (),
         "d: strings, because only 118 of 120 values are dates, not 'unknown' (2)"),
@@ -327,6 +341,7 @@ def printed(root: Path) -> None:
             ("s.csv", "".join(f"{text}, {text[: 9 * i]}, and\n" for i, text in enumerate(TEXTS))),
             "--reader lines",
         ),
+        (("s.csv", "comment\n" + rows("{1}, {1}, and\n")), "also the first one ('comment')"),
         (("s.csv", "text,n\n" + "a,1\n" * 30 + "Total: 30\n"), "line 32: it has 1 field, the header 2"),
     ],
 )
