@@ -666,3 +666,43 @@ def test_new_texts_of_another_encoding(tmp_path: Path) -> None:
     totals = transform(tmp_path / "m", new, tmp_path / "shares.parquet", reading=reading).about.totals
     assert totals is not None
     assert (totals.documents, totals.tokens, totals.unknown_tokens) == (2, 5, 0)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"id": 1, "tokens": ["a", "b", "a"]}\n{"id": 2, "tokens": ["c", 7]}\n',
+        '[["a", "b", "a"], ["c", 7]]',
+        '["a", "b", "a"]\n["c", 7]\n',
+        '[{"items": ["a", "b", "a"]}, {"items": ["c", 7]}]',
+    ],
+    ids=["objects", "list of lists", "lists", "array"],
+)
+def test_baskets_of_json_lists(content: str, tmp_path: Path, ingested: Command) -> None:
+    for name in ("a.json", "a.txt" if content.startswith("{") else "a.jsonl"):
+        path = put(tmp_path / name, content)
+        options = ("--min-tokens", 0, "--min-distinct-words", 0, "--overwrite")
+        assert ingested(path, "--reader", "baskets", *options).code == 0
+        assert open_corpus(tmp_path / "c").vocabulary().words == ("7", "a", "b", "c")
+    rows = '{"items": "a b"}\n{"items": null}\n{"items": [1.5]}\n{"x": []}\n'
+    done = ingested(put(tmp_path / "b.jsonl", rows), "--reader", "baskets", *options)
+    assert (done.code, "b.jsonl, line 1: it has no list of strings or integers" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [
+        (b"PAR1", "Parquet"),
+        (b"{\\rtf1", "RTF"),
+        (b"%PDF-1.4", "PDF"),
+        (b"ARROW1\0\0", "Arrow"),
+        (b"a\0b", "a binary"),
+        (b'{"text": "a"}', "JSON"),
+        (b"From a@b.c Thu Jan  1 00:00:00 1970", "mail"),
+        (b"SQLite format 3\0", "SQLite"),
+    ],
+)
+def test_lines_of_other_kinds_are_refused(head: bytes, kind: str, tmp_path: Path, ingested: Command) -> None:
+    path = put(tmp_path / "a.txt", head + b"\nant bee\n")
+    for reader in ("lines", "baskets") if kind not in ("JSON", "Parquet") else ("lines",):
+        refused(ingested(path, "--reader", reader), 2, "a.txt", kind)

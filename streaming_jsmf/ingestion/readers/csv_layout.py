@@ -358,7 +358,7 @@ def numbered(width: int) -> tuple[str, ...]:
 
 def _is_data(header: Sequence[str], *rows: Sequence[str]) -> bool:
     """Whether the first record is one of the data: if in doubt, it is a header."""
-    numbers = [int(name) for name in header if name.isdecimal()]
+    numbers = [int(name) for name in header if name.isdecimal() and len(name) < 19]
     counted = bool(numbers) and numbers == [*range(numbers[0], numbers[0] + len(numbers))]
     if counted and (len(numbers) > 2 or (numbers[0] == 0 and len(numbers) == sum(map(bool, header)))):
         return False  # years, or the numbers that pandas gives to columns without a name

@@ -208,7 +208,7 @@ def _codec(path: str, stream: Any) -> str:
     """Return the suffix of a file's compression, by its name or else by its start; "" without compression."""
     if (suffix := file_name(path).suffix) in _CODECS:
         return suffix
-    start = _start(stream)
+    start = start_of(stream)
     return next((codec for magic, codec in _MAGIC.items() if start.startswith(magic)), "")
 
 
@@ -284,11 +284,11 @@ def is_divisible(path: str) -> bool:
 
 
 def _wide_encoding(stream: Any) -> str | None:
-    codec = marked_encoding(_start(stream))
+    codec = marked_encoding(start_of(stream))
     return None if codec == "utf-8-sig" else codec
 
 
-def _start(stream: Any) -> bytes:
+def start_of(stream: Any) -> bytes:
     """Return the first bytes of a stream that stands at its start, and stays there."""
     if hasattr(stream, "peek"):
         return bytes(stream.peek(START)[:START])

@@ -88,8 +88,10 @@ def _is_in(start: bytes, codec: str) -> bool:
 
 
 def is_binary(data: bytes) -> bool:
-    """Return whether a file is not text: PDF, or zero bytes at its start, as in archives and office files."""
-    return data.startswith(b"%PDF-") or (b"\0" in data[:_HEAD] and marked_encoding(data) is None)
+    """Return whether a file is not text: PDF, RTF, or zero bytes at its start, as in archives and office files."""
+    return data.startswith((b"%PDF-", b"%!PS", b"{\\rtf")) or (
+        b"\0" in data[:_HEAD] and marked_encoding(data) is None
+    )
 
 
 def encoding_name(encoding: str) -> str:
