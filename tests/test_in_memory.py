@@ -7,6 +7,7 @@ import decimal
 import json
 import logging
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,17 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 from scipy.sparse import coo_matrix, csr_array, csr_matrix
 
 import streaming_jsmf as sj
 from streaming_jsmf.config import IngestRequest
+from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.documents import interop
 from tests.corpora import planted, words
+from tests.processes import command, finished
 
 SYLLABLES = ("mo", "sta", "ga", "ri", "pla", "nor", "de", "lu")
 SPELLED = np.array([a + b + "n" for a in SYLLABLES for b in SYLLABLES])
@@ -241,6 +245,40 @@ def test_metadata_never_stop_texts(
     said = [text for text in caplog.messages if text.startswith("m: ") and "values read as" not in text]
     assert len(said) == bool(line)
     assert re.match(line, "".join(said))
+
+
+#: Without pandas, which is for its own objects and the tables of results.
+WITHOUT_PANDAS = """
+import sys
+
+class Without:
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] == "pandas":
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Without())
+import streaming_jsmf as sj
+
+model = sj.fit(sj.ingest({source!r}, {corpus!r}, min_df=1, max_df=1.0), {model!r}, n_topics=2)
+assert model.n_topics == 2
+"""
+
+
+def test_texts_are_ingested_and_fitted_without_pandas(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text,when\n" + "".join(f"{text},2020-01-01\n" for text in TEXTS))
+    places = {name: str(tmp_path / name) for name in ("corpus", "model")}
+    finished([sys.executable, "-c", WITHOUT_PANDAS.format(source=str(tmp_path / "a.csv"), **places)])
+
+
+def test_files_with_periods_of_pandas_are_read_by_a_process_that_has_not_imported_it(tmp_path: Path) -> None:
+    table = pa.table({"text": TEXTS, "m": METADATA["periods of pandas"][0]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    pa.feather.write_feather(table, str(tmp_path / "b.arrow"))
+    for name in ("a.parquet", "b.arrow"):
+        finished(command("ingest", tmp_path / name, tmp_path / f"{name}.c"))
+        made = open_corpus(tmp_path / f"{name}.c")
+        found = pq.read_table(made.shard_path(made.shards[0])).column("m")
+        assert found[0].as_py() == datetime.datetime(1600, 2, 1)
 
 
 def test_lone_surrogates_of_texts_and_names_are_replaced(tmp_path: Path) -> None:

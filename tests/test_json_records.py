@@ -93,6 +93,9 @@ LAYOUTS: dict[str, tuple[Any, str]] = {
     "tweets": ("".join(map(_tweet, range(len(TEXTS)), TEXTS)), "the whole texts of tweets"),
     "two on a line": ("\n".join(map("".join, zip(_LINES[::2], _LINES[1::2], strict=True))), ""),
     "commas": (",\n".join(_LINES) + ",\n", ""),
+    "sequence": ("".join(f"\x1e{line}\n" for line in _LINES), ""),
+    "sequence without line ends": ("".join(f"\x1e{line}" for line in _LINES), ""),
+    "sequence of several lines": ("".join(f"\x1e{json.dumps(row, indent=1)}\n" for row in _RECORDS), ""),
     "joined arrays": (f"\ufeff{json.dumps(_RECORDS[:9])}\n\ufeff{json.dumps(_RECORDS[9:])}", ""),
 }
 

@@ -1,8 +1,13 @@
-"""The size of modules, and that scripts can be imported; ``.ci/checks`` has the other rules."""
+"""The size of modules, what they import, and that scripts can be imported; ``.ci/checks`` has the other rules."""
 
 from __future__ import annotations
 
+import ast
 import importlib
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 
 import pytest
@@ -27,3 +32,45 @@ def test_no_module_is_longer_than_400_lines() -> None:
 def test_a_script_can_be_imported(name: str) -> None:
     """Benchmarks and most pipelines are not run by the tests."""
     assert importlib.import_module(name).__doc__
+
+
+#: Modules of packages that a dependency requires and uses in its own signatures.
+PART_OF = {
+    "distributed": "dask",
+    "llvmlite": "numba",
+    "markupsafe": "jinja2",
+    "pydantic_core": "pydantic",
+    "h5py": "anndata",
+}
+
+
+def imported(file: Path) -> set[str]:
+    """The packages that a module imports, anywhere in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            found.add(node.module)
+        elif isinstance(node, ast.Call) and "import_module" in ast.unparse(node.func):
+            found |= {each.value for each in node.args if isinstance(each, ast.Constant)}
+    return {name.partition(".")[0] for name in found} - sys.stdlib_module_names
+
+
+def test_every_package_that_is_imported_is_a_dependency() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = (
+        each for name, extra in project["optional-dependencies"].items() if name != "test" for each in extra
+    )
+    names = (re.match(r"[\w.-]+", each) for each in (*project["dependencies"], *extras))
+    declared = {re.sub("[-_.]+", "-", name[0]).lower() for name in names if name}
+    packages = packages_distributions()
+    for file in (ROOT / "streaming_jsmf").rglob("*.py"):
+        for name in imported(file) - {"streaming_jsmf"}:
+            owner = PART_OF.get(name, name)
+            known = {re.sub("[-_.]+", "-", each).lower() for each in packages[owner]}
+            assert known & declared, f"{file} imports {name}, which pyproject.toml does not declare"
+    for part, owner in PART_OF.items():
+        assert any(
+            re.match(f"{part}\\b", each.replace("-", "_").lower()) for each in requires(owner) or ()
+        ), part

@@ -167,6 +167,11 @@ def rows(line: str) -> str:
 
 
 NAMES = ["id", "text", "label"]
+#: A table of one column, in which texts with commas are in quotes, also with other marks and line ends in them.
+ALONE = [
+    [f'{text}, "he" said;\n{text[:9]}' if i % 9 == 0 else f"{text}, a" if i % 4 else text]
+    for i, text in enumerate(TEXTS)
+]
 ESCAPED: dict[str, Any] = {"doublequote": False, "escapechar": "\\"}
 
 KINDS: list[tuple[str, str | Callable[[Path], None], tuple[str, ...], str]] = [
@@ -205,6 +210,15 @@ KINDS: list[tuple[str, str | Callable[[Path], None], tuple[str, ...], str]] = [
     ("s.csv", '"text" "n"\n' + rows('"{0}" "{1}, \\"a\\"" {0}\n'), (), "row_name"),
     ("s.tsv", "text\tn\n" + rows("r{}\t{}\t1\n"), (), "row_name"),
     ("s.csv", "id,text\n" + rows('{},"{}, a",\n'), (), "without a name"),
+    *[
+        ("s.csv", table(ALONE, [name], **options), (), f"column {name!r}")
+        for name in ("comment", "question_text", "0")
+        for options in ({}, {"quoting": csv.QUOTE_ALL}, {"quotechar": "'"}, {"delimiter": ";"})
+    ],
+    ("s.csv", "\ufeff" + table(ALONE, ["comment"]), (), "column 'comment'"),
+    ("s.csv", table(ALONE), (), "column 'column_1'"),
+    ("s.tsv", table(ALONE, ["comment"], delimiter="\t"), (), "column 'comment'"),
+    ("s.csv", pd.Series([text for text, in ALONE], name="comment").to_csv(), (), "column 'comment'"),
     ("s.csv", 'id, text, "n"\n' + rows('{}, "{}, ""a""\nb", "x"\n'), (), "after blanks"),
     ("s.csv", table([*zip(TEXTS, ["2015-01-03"] * 118 + ["unknown"] * 2, strict=True)], ["text", "d"]), (),
         "d: strings, because only 118 of 120 values are dates, not 'unknown' (2)"),
@@ -327,6 +341,7 @@ def printed(root: Path) -> None:
             ("s.csv", "".join(f"{text}, {text[: 9 * i]}, and\n" for i, text in enumerate(TEXTS))),
             "--reader lines",
         ),
+        (("s.csv", "comment\n" + rows("{1}, {1}, and\n")), "also the first one ('comment')"),
         (("s.csv", "text,n\n" + "a,1\n" * 30 + "Total: 30\n"), "line 32: it has 1 field, the header 2"),
     ],
 )
@@ -651,3 +666,43 @@ def test_new_texts_of_another_encoding(tmp_path: Path) -> None:
     totals = transform(tmp_path / "m", new, tmp_path / "shares.parquet", reading=reading).about.totals
     assert totals is not None
     assert (totals.documents, totals.tokens, totals.unknown_tokens) == (2, 5, 0)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"id": 1, "tokens": ["a", "b", "a"]}\n{"id": 2, "tokens": ["c", 7]}\n',
+        '[["a", "b", "a"], ["c", 7]]',
+        '["a", "b", "a"]\n["c", 7]\n',
+        '[{"items": ["a", "b", "a"]}, {"items": ["c", 7]}]',
+    ],
+    ids=["objects", "list of lists", "lists", "array"],
+)
+def test_baskets_of_json_lists(content: str, tmp_path: Path, ingested: Command) -> None:
+    for name in ("a.json", "a.txt" if content.startswith("{") else "a.jsonl"):
+        path = put(tmp_path / name, content)
+        options = ("--min-tokens", 0, "--min-distinct-words", 0, "--overwrite")
+        assert ingested(path, "--reader", "baskets", *options).code == 0
+        assert open_corpus(tmp_path / "c").vocabulary().words == ("7", "a", "b", "c")
+    rows = '{"items": "a b"}\n{"items": null}\n{"items": [1.5]}\n{"x": []}\n'
+    done = ingested(put(tmp_path / "b.jsonl", rows), "--reader", "baskets", *options)
+    assert (done.code, "b.jsonl, line 1: it has no list of strings or integers" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [
+        (b"PAR1", "Parquet"),
+        (b"{\\rtf1", "RTF"),
+        (b"%PDF-1.4", "PDF"),
+        (b"ARROW1\0\0", "Arrow"),
+        (b"a\0b", "a binary"),
+        (b'{"text": "a"}', "JSON"),
+        (b"From a@b.c Thu Jan  1 00:00:00 1970", "mail"),
+        (b"SQLite format 3\0", "SQLite"),
+    ],
+)
+def test_lines_of_other_kinds_are_refused(head: bytes, kind: str, tmp_path: Path, ingested: Command) -> None:
+    path = put(tmp_path / "a.txt", head + b"\nant bee\n")
+    for reader in ("lines", "baskets") if kind not in ("JSON", "Parquet") else ("lines",):
+        refused(ingested(path, "--reader", reader), 2, "a.txt", kind)

@@ -93,6 +93,9 @@ def test_files_behind_urls(tmp_path: Path, ingested: Command) -> None:
 GUESSES: list[tuple[str, str, Any]] = [
     ("a.jsonl", "text", '{"text": "a"}'),
     ("a.ndjson.gz", "text", b""),
+    ("a.json-seq", "text", b""),
+    ("a.geojsons", "text", b""),
+    ("a.seq", "text", OBJECTS.replace("{", "\x1e{")),
     ("a.csv", "text", "id,text\n"),
     ("b.csv", "text", b'\xef\xbb\xbf"text","n"\r\n'),
     ("c.csv", "ratings", "user,item,rating\n"),

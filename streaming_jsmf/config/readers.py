@@ -101,7 +101,7 @@ class BasketOptions(ReadOptions):
     separator
         Characters between the items of a line.
     items
-        List column of items in Parquet.
+        List column of items in Parquet or JSON.
     """
 
     separator: str | None = read_key(

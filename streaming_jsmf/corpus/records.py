@@ -170,6 +170,21 @@ def without_views(kind: Any) -> Any:
     return kind
 
 
+def registers_pandas(file: Any) -> bool:
+    """Whether a file of Parquet or Arrow has types of pandas that Arrow did not know before: it must be opened again.
+
+    Periods and intervals are numbers and objects until pandas, which takes .3 s to import, makes its first array.
+    """
+    schema = getattr(file, "schema_arrow", None) or file.schema
+    types = {(field.metadata or {}).get(b"ARROW:extension:name", b"") for field in schema}
+    if not any(name.startswith(b"pandas.") for name in types):
+        return False
+    import pandas as pd
+
+    pa.array(pd.PeriodIndex([], freq="D"))
+    return True
+
+
 def without_extension(values: Any) -> Any:
     """Return an Arrow array of an extension type as one of a plain type, by default its storage.
 

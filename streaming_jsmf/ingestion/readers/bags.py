@@ -34,6 +34,7 @@ from streaming_jsmf.errors import InputError, StoreError, option
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     Batch,
+    Format,
     Records,
     Unit,
     UnreadableError,
@@ -45,8 +46,9 @@ from streaming_jsmf.ingestion.readers.files import (
     of_first_readable,
     open_parquet_source,
 )
-from streaming_jsmf.ingestion.readers.formats import line_records, text_of
-from streaming_jsmf.ingestion.readers.listing import is_parquet
+from streaming_jsmf.ingestion.readers.formats import Gathered, gathered, line_records, text_of
+from streaming_jsmf.ingestion.readers.json_records import JSON, lists_of
+from streaming_jsmf.ingestion.readers.listing import FORMATS, format_of, is_parquet
 from streaming_jsmf.ingestion.readers.matrices import row_cuts, sums, too_large
 from streaming_jsmf.ingestion.readers.records import RecordFiles, RecordReader, TextReader
 from streaming_jsmf.ingestion.readers.tables import PARQUET
@@ -188,22 +190,32 @@ def _bags(ids: Any, counts: Any, n_words: int) -> Bags:
 class BasketSource(RecordFiles, TextReader):
     """Reader "baskets": documents of items, such as playlists or click paths, which are counted as written.
 
-    Each document is a line of UTF-8, or a list of strings or integers in Parquet.
+    Each document is a line of UTF-8, or a list of strings or integers in Parquet or JSON.
     """
 
     reader = "baskets"
-    patterns = (*TABLE_PATTERNS, "*.baskets")
+    patterns = (
+        *TABLE_PATTERNS,
+        "*.baskets",
+        *(f"*{suffix}" for suffix, form in FORMATS.items() if form is JSON),
+    )
     stop_words = NO_STOP_WORDS
 
     @property
     def contents(self) -> tuple[str, ...]:
         return (self.options.items,)
 
+    def format(self, path: str) -> Format:
+        return JSON if format_of(path) is JSON else super().format(path)
+
     def records(self, unit: Unit, bad: BadRecords) -> Iterator[Records]:
         items, separator = self.options.items, self.options.separator
         if is_parquet(unit.path):
             for records in PARQUET.records(unit, self.options, bad, [items]):
                 yield replace(records, columns={items: _items(items, records.columns.get(items))})
+            return
+        if self.format(unit.path) is JSON:
+            yield from gathered(unit, lists_of(unit, items), bad, Gathered([items]))
             return
         split = partial(pc.split_pattern, pattern=separator) if separator else pc.utf8_split_whitespace
         for records in line_records(unit, text_of, bad):

@@ -173,7 +173,8 @@ def fault(block: Block, record: int, layout: CsvLayout) -> str:
 def dialect_of(sample: bytes, usual: Dialect, options: Any) -> Dialect:
     """Return the dialect under which a sample has the fewest bad records.
 
-    It splits the first records into equally many fields (2+), if any dialect does. The usual delimiter comes first.
+    It splits the first records into equally many fields (2+), if any dialect does. Otherwise it may be one whose
+    delimiter is only within quotes. The usual delimiter comes first.
     """
     delimiters = [usual.delimiter]
     if not options.delimiter:
@@ -186,7 +187,8 @@ def dialect_of(sample: bytes, usual: Dialect, options: Any) -> Dialect:
         tried = Dialect(delimiter, quote, escape, usual.codec, blanks)
         shape = shape_of(sample, tried)
         splits = quote != delimiter and shape.n_fields > 1 and not shape.n_bad(sample, tried, SNIFFED)
-        if splits or delimiter == usual.delimiter:
+        in_quotes = fewest > ENDLESS and shape.n_fields == 1 and not shape.n_bad(sample, tried)
+        if splits or in_quotes or delimiter == usual.delimiter:
             n_bad = shape.n_bad(sample, tried) + ENDLESS * (not splits)
             if n_bad < fewest:
                 best, fewest = tried, n_bad
@@ -282,9 +284,11 @@ def _with_names(layout: CsvLayout, sample: bytes, options: Any) -> CsvLayout:
     given, header = options.columns, options.header
     known = shape.n_fields > shape.width or set(options.text) <= set(rows[0])
     if header == "auto" and not known and _is_prose(sample, layout.dialect):
+        marks = "commas" if layout.dialect.delimiter == "," else "semicolons"
         raise UnreadableError(
-            f"its lines look like texts with commas, not like records; {option.reader('lines')} reads each as a text, "
-            f"and {option.header('none')} or {option.header('first')} as a record"
+            f"its {marks} outside of quotes are mostly before blanks, so its lines may be texts, not records; "
+            f"{option.reader('lines')} reads each line as a text, also the first one ({rows[0][0][:_LONGEST_NAME]!r}); "
+            f"{option.header('first')} or {option.header('none')} reads records"
         )
     has_header = header == "first" or (header == "auto" and (known or not _is_data(*rows)))
     if has_header:
@@ -319,14 +323,10 @@ def n_header(rows: Sequence[Sequence[Any]]) -> int:
 
 
 def _is_prose(sample: bytes, dialect: Dialect) -> bool:
-    """Whether lines are sentences: commas are followed by blanks, and several words are between them."""
-    lines = [
-        line.decode("utf-8", "replace").split(dialect.delimiter) for line in sample.splitlines()[:_COMPARED]
-    ]
-    first, later = (
-        [line[0] for line in lines if line[0]],
-        [part for line in lines for part in line[1:] if part],
-    )
+    """Whether records are sentences: commas outside of quotes are before blanks, with several words between them."""
+    rows = scan(sample, dialect, 0, most=_COMPARED).rows
+    first = [row[0] for row in rows if row and row[0]]
+    later = [part for row in rows for part in row[1:] if part]
     n_blank = sum(part[0] == " " for part in later)
     if (
         dialect.delimiter not in ",;"
@@ -358,7 +358,7 @@ def numbered(width: int) -> tuple[str, ...]:
 
 def _is_data(header: Sequence[str], *rows: Sequence[str]) -> bool:
     """Whether the first record is one of the data: if in doubt, it is a header."""
-    numbers = [int(name) for name in header if name.isdecimal()]
+    numbers = [int(name) for name in header if name.isdecimal() and len(name) < 19]
     counted = bool(numbers) and numbers == [*range(numbers[0], numbers[0] + len(numbers))]
     if counted and (len(numbers) > 2 or (numbers[0] == 0 and len(numbers) == sum(map(bool, header)))):
         return False  # years, or the numbers that pandas gives to columns without a name

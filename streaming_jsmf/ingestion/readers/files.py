@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from fsspec.spec import AbstractBufferedFile
 
 from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
+from streaming_jsmf.corpus.records import registers_pandas
 from streaming_jsmf.errors import InputError, StreamingJSMFError, first_line, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import UnreadableError
 from streaming_jsmf.ingestion.readers.values import START, marked_encoding
@@ -131,8 +132,7 @@ def _by_arrow(raw: Any, codec: str) -> Iterator[bytes]:
         if "too much memory" not in str(error):
             raise
         raise UnreadableError(
-            "it is compressed with zstd --long=31 or similar; pip install zstandard, or decompress it "
-            "with zstd -d --long=31"
+            "it is compressed with zstd --long=31 or similar; pip install zstandard, or run zstd -d --long=31"
         ) from error
 
 
@@ -208,7 +208,7 @@ def _codec(path: str, stream: Any) -> str:
     """Return the suffix of a file's compression, by its name or else by its start; "" without compression."""
     if (suffix := file_name(path).suffix) in _CODECS:
         return suffix
-    start = _start(stream)
+    start = start_of(stream)
     return next((codec for magic, codec in _MAGIC.items() if start.startswith(magic)), "")
 
 
@@ -265,9 +265,8 @@ def size_of(path: str) -> int:
 def open_stream(path: str) -> Iterator[IO[bytes]]:
     """Open a binary stream on a file or URL, decompressed by its suffix or its first bytes.
 
-    A file in UTF-16 or UTF-32, with a byte order mark or starting with some ASCII, is read as UTF-8. Raises
-    UnreadableError if it cannot be opened or, while the caller reads, ends early or is damaged. ``read1`` returns all
-    data before the damage; ``read`` may not.
+    UTF-16 and UTF-32, with a byte order mark or some ASCII at the start, are read as UTF-8. Raises UnreadableError if
+    the file cannot be opened or, while the caller reads, is cut or damaged; only ``read1`` gives all data before.
     """
     with open_raw(path) as raw:
         decompress = _CODECS.get(_codec(path, raw), nullcontext)
@@ -285,11 +284,11 @@ def is_divisible(path: str) -> bool:
 
 
 def _wide_encoding(stream: Any) -> str | None:
-    codec = marked_encoding(_start(stream))
+    codec = marked_encoding(start_of(stream))
     return None if codec == "utf-8-sig" else codec
 
 
-def _start(stream: Any) -> bytes:
+def start_of(stream: Any) -> bytes:
     """Return the first bytes of a stream that stands at its start, and stays there."""
     if hasattr(stream, "peek"):
         return bytes(stream.peek(START)[:START])
@@ -364,7 +363,8 @@ def open_parquet_source(path: str) -> Iterator[Any]:
     """Open a user's file as a ``pyarrow.parquet.ParquetFile``. Raises UnreadableError, also while the caller reads."""
     with open_raw(path) as stream, read_as("Parquet"):
         try:
-            yield pq.ParquetFile(stream, page_checksum_verification=True)
+            file = pq.ParquetFile(stream, page_checksum_verification=True)
+            yield pq.ParquetFile(stream, page_checksum_verification=True) if registers_pandas(file) else file
         except OSError as error:
             if error.errno is None:  # Arrow's own
                 raise

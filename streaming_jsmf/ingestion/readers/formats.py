@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from streaming_jsmf.errors import option
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     BadValue,
@@ -20,11 +21,12 @@ from streaming_jsmf.ingestion.readers.base import (
     UnreadableError,
     limits,
 )
-from streaming_jsmf.ingestion.readers.files import is_divisible, open_stream, size_of
+from streaming_jsmf.ingestion.readers.files import is_divisible, open_stream, size_of, start_of
 from streaming_jsmf.ingestion.readers.values import (
     decode,
     encoding_hint,
     from_python,
+    is_binary,
     marked_encoding,
     require_few,
 )
@@ -36,10 +38,19 @@ _KEPT = 1000  # bytes that the quarantine keeps of a line that is too long
 
 #: How files begin that are sometimes named as if they were others.
 _KINDS = (
+    (rb"\{\\rtf", "RTF"),
+    (rb"%PDF-", "PDF"),
+    (rb"%!PS", "PostScript"),
+    (rb"ARROW1", "Arrow"),
+    (rb"SQLite format 3", "a database of SQLite"),
+    (rb"\x93NUMPY|\x80[\x02-\x05]", "an array or pickle of Python"),
+    (rb"\x89HDF|Obj\x01", "HDF5 or Avro"),
+    (rb"\x89PNG|\xff\xd8\xff|GIF8[79]a", "an image"),
     (rb"PK\x03\x04.{26}(?:\[Content_Types\]|_rels/|xl/|mimetype)", "an Excel or OpenDocument file"),
     (rb"PK\x03\x04", "a zip archive"),
     (rb"PAR1", "Parquet"),
     (rb"\xd0\xcf\x11\xe0", "an Excel file (.xls)"),
+    (rb"From \S+ +\w{3} \w{3} .{,9}[0-9]{2}:[0-9]{2}", "mail"),
     (rb"(?i)\s*<(?:!doctype html|html|head|meta|table)\b", "HTML"),
     (rb"\s*<\?xml", "XML"),
     (rb"\s*(?:\[\s*)?\{\s*\"(?:[^\"\\]|\\.)*\"\s*:", "JSON"),
@@ -114,14 +125,22 @@ def first_line_of(unit: Unit) -> int:
     return lines
 
 
-def line_records(unit: Unit, parse: Callable[[bytes], str | None], bad: BadRecords) -> Iterator[Records]:
+def line_records(
+    unit: Unit, parse: Callable[[bytes], str | None], bad: BadRecords, but: Collection[str] = ()
+) -> Iterator[Records]:
     """Yield the lines of a unit as a column ``text``, without those that ``parse`` maps to None.
 
-    Lines for which ``parse`` raises ``BadValue`` go to ``bad``. Raises UnreadableError if the file is empty or damaged.
+    Lines for which ``parse`` raises ``BadValue`` go to ``bad``. Raises UnreadableError if the file is empty, damaged or
+    of another kind, other than those in ``but``.
     """
 
     def parsed() -> Iterator[tuple[Parsed, RecordBytes]]:
         with open_stream(unit.path) as stream:
+            head = b"" if unit.start else start_of(stream)
+            kind = other_kind(head) or "a binary file" * is_binary(head)
+            if kind and kind not in but:
+                way_out = f"convert it, or name another reader, such as {option.reader('text')}"
+                raise UnreadableError(f"it is {kind}, not lines of text; {way_out}")
             for line in lines_of(stream, unit):
                 try:
                     text = parse(line)
@@ -242,7 +261,7 @@ class LineFormat(Format):
         def text(line: bytes) -> str | None:
             return text_of(line, encoding, hint=encoding_hint).strip() or None
 
-        return line_records(unit, text, bad)
+        return line_records(unit, text, bad, but=("HTML", "XML"))
 
     def first_row(self, unit: Unit) -> int:
         return first_line_of(unit)

@@ -70,7 +70,7 @@ def _layout(text: str) -> JsonLayout:
     first = first.rstrip()
     if text.startswith("["):
         is_list_of_each_line = first.endswith("]") and rest.lstrip().startswith("[")
-        return ELEMENT if re.match(r'\[\s*[{"\]]', text) and not is_list_of_each_line else LINE
+        return ELEMENT if re.match(r'\[\s*[\[{"\]]', text) and not is_list_of_each_line else LINE
     if not text.startswith("{"):
         return LINE
     other = LINE

@@ -47,6 +47,7 @@ from streaming_jsmf.ingestion.readers.values import decode, encoding_hint, from_
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.validation import is_utf8
 
+RECORD_SEPARATOR = "\x1e"  # before each record of a JSON text sequence (RFC 7464)
 _SAMPLE = 1000  # records that show the names
 _BLOCK = 1 << 20
 
@@ -108,6 +109,18 @@ def first_objects(path: str, encoding: str) -> Iterator[Parsed]:
     return (value for value, _ in islice(_parsed(_with_layout(Unit(path)), encoding), _SAMPLE))
 
 
+def lists_of(unit: Unit, name: str) -> Iterator[tuple[Parsed, RecordBytes]]:
+    """Yield the lists of strings or integers in a column, or instead of records, as that column."""
+    for value, source in _parsed(_with_layout(unit), "utf-8", name):
+        if isinstance(value, dict):
+            items = value.get(name, "")
+            if items is not None and not (isinstance(items, list) and {*map(type, items)} <= {str, int}):
+                yield BadValue(f"it has no list of strings or integers {name!r}"), source
+                continue
+            value = {name: items and [*map(str, items)]}
+        yield value, source
+
+
 def _with_layout(unit: Unit) -> Unit:
     return unit if unit.layout else replace(unit, layout=layout_of(unit.path))
 
@@ -115,37 +128,39 @@ def _with_layout(unit: Unit) -> Unit:
 # Parsing
 
 
-def _parsed(unit: Unit, encoding: str) -> Iterator[tuple[Parsed, RecordBytes]]:
-    """Yield the records of a unit, None for a blank line."""
+def _parsed(unit: Unit, encoding: str, lists: str = "") -> Iterator[tuple[Parsed, RecordBytes]]:
+    """Yield the records of a unit, None for a blank line. A list is a record with the column ``lists``, if given."""
     layout, encoding = unit.layout, encoding_of(unit.path, encoding)
     what = layout.what
     with open_stream(unit.path) as stream:
         if what == "line":
             for line in lines_of(stream, unit):
-                is_blank = not line.removeprefix(BYTE_ORDER_MARK).strip()
-                yield None if is_blank else _record(_loaded(line, encoding, what), what), line
+                is_blank = not line.removeprefix(BYTE_ORDER_MARK).strip(b"\x1e \t\r\n\v\f")
+                yield None if is_blank else _record(_loaded(line, encoding, what), what, lists), line
         elif what == "row":
             for row in _rows(stream, encoding):
                 yield row, json.dumps(row).encode()
         else:
             stream.read(layout.skip)
             for value, source, name in _values(_Cursor(stream, encoding, layout), layout.path):
-                record = _record(value, what)
+                record = _record(value, what, lists)
                 if layout.key and isinstance(record, dict):
                     record = {layout.key: name, **record}
                 yield record, source
 
 
-def _record(value: Any, what: str) -> dict[str, Any] | BadValue:
+def _record(value: Any, what: str, lists: str = "") -> dict[str, Any] | BadValue:
     if isinstance(value, dict | BadValue):
         return whole(value) if isinstance(value, dict) else value
+    if lists and isinstance(value, list):
+        return {lists: value}
     return {"text": value} if isinstance(value, str) else BadValue(f"the {what} is not a JSON object")
 
 
 def _loaded(data: bytes, encoding: str, what: str) -> Any:
     """Return a value of JSON, or BadValue with the reason if it is not JSON."""
     try:
-        return json.loads(text_of(data, encoding, what, encoding_hint))
+        return json.loads(text_of(data, encoding, what, encoding_hint).lstrip(RECORD_SEPARATOR))
     except BadValue as error:
         return error
     except (ValueError, RecursionError) as error:

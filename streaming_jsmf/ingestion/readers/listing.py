@@ -33,7 +33,7 @@ from streaming_jsmf.ingestion.readers.files import (
     of_first_readable,
     open_stream,
 )
-from streaming_jsmf.ingestion.readers.json_records import JSON, first_objects
+from streaming_jsmf.ingestion.readers.json_records import JSON, RECORD_SEPARATOR, first_objects
 from streaming_jsmf.ingestion.readers.tables import ARROW, DELIMITED, PARQUET, SPREADSHEET
 from streaming_jsmf.ingestion.readers.values import from_python, is_binary, listed
 from streaming_jsmf.storage.kinds import SOURCE, unsuitable
@@ -50,7 +50,7 @@ _SEPARATORS = "\t;,|"  # of the items of a basket, other than white space
 FORMATS: dict[str, Format] = {
     **dict.fromkeys(PARQUET_SUFFIXES, PARQUET),
     **dict.fromkeys((".arrow", ".feather"), ARROW),
-    **dict.fromkeys((".jsonl", ".ndjson", ".json"), JSON),
+    **dict.fromkeys((".jsonl", ".ndjson", ".json", ".json-seq", ".geojson", ".geojsonl", ".geojsons"), JSON),
     **dict.fromkeys(CSV_SUFFIXES, DELIMITED),
     **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), SPREADSHEET),
 }
@@ -271,7 +271,7 @@ def _most(test: Callable[[bytes], object], lines: Sequence[bytes]) -> bool:
 
 def _is_object(line: bytes) -> bool:
     try:
-        return isinstance(json.loads(line.decode("utf-8", "replace")), dict)
+        return isinstance(json.loads(line.decode("utf-8", "replace").lstrip(RECORD_SEPARATOR)), dict)
     except (ValueError, RecursionError):
         return len(line) >= SAMPLE and re.match(rb'\s*\{\s*"', line) is not None
 

@@ -186,6 +186,9 @@ def guess_source(
     if chosen == "baskets" and table.form is DELIMITED:
         separator = None if "separator" in given else table.separator()
         found |= {} if separator is None else {"separator": separator}
+    elif chosen == "baskets" and table.files and "items" not in given:
+        lists = [name for name, values in table.columns.items() if is_list(values.type) and "." not in name]
+        found |= {"items": lists[0]} if len(lists) == 1 else {}
     if chosen == "ratings" and table.files:
         found |= _guess_ratings(table, given)
     told = ", ".join(f"{key}={value}" for key, value in found.items() if key != value)

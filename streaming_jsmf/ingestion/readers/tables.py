@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from streaming_jsmf.corpus.records import registers_pandas
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
@@ -157,7 +158,12 @@ def _open_arrow(path: str) -> Iterator[Any]:
         if not whole:  # cut between two batches, perhaps
             raise EOFError("its end mark is missing")
         stream.read(len(_ARROW_FILE) * in_file)
-        yield pa.ipc.open_stream(stream)
+        reader = pa.ipc.open_stream(stream)
+        if not registers_pandas(reader):
+            yield reader
+            return
+    with _open_arrow(path) as reader:
+        yield reader
 
 
 def parquet_batches(file: Any, unit: Unit, columns: Sequence[str] | None) -> Iterator[tuple[int, Any]]:

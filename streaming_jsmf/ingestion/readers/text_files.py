@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import email
-import html
 import re
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -46,6 +45,7 @@ from streaming_jsmf.ingestion.readers.formats import Gathered, Parsed, gathered
 from streaming_jsmf.ingestion.readers.listing import find_files, with_members
 from streaming_jsmf.ingestion.readers.records import TextReader
 from streaming_jsmf.ingestion.readers.values import decode, encoding_hint, is_binary, marked_encoding
+from streaming_jsmf.ingestion.tokens.boilerplate import characters
 from streaming_jsmf.storage.kinds import SOURCE, unsuitable
 from streaming_jsmf.storage.paths import exists, is_url
 
@@ -358,9 +358,7 @@ def _text_of(part: Message, encoding: str) -> str:
     data: Any = part.get_payload(decode=True) or b""
     text = _decoded(data, part.get_content_charset(), encoding).replace("\r\n", "\n")
     if part.get_content_type() == "text/html":
-        text = html.unescape(
-            pc.replace_substring_regex(pa.scalar(text), pattern=_TAGS, replacement=" ").as_py()
-        )
+        text = characters(pc.replace_substring_regex(pa.scalar(text), pattern=_TAGS, replacement=" ").as_py())
     return text
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,9 +16,6 @@ from streaming_jsmf.corpus.footer import is_list, is_string
 from streaming_jsmf.corpus.records import without_extension, without_views
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError, limits
-
-# pandas registers the types of its periods and intervals, which are else numbers and objects, with the first array.
-pa.array(pd.PeriodIndex([], freq="D"))
 
 
 def name_encoding() -> str:
@@ -92,8 +88,10 @@ def _is_in(start: bytes, codec: str) -> bool:
 
 
 def is_binary(data: bytes) -> bool:
-    """Return whether a file is not text: PDF, or zero bytes at its start, as in archives and office files."""
-    return data.startswith(b"%PDF-") or (b"\0" in data[:_HEAD] and marked_encoding(data) is None)
+    """Return whether a file is not text: PDF, RTF, or zero bytes at its start, as in archives and office files."""
+    return data.startswith((b"%PDF-", b"%!PS", b"{\\rtf")) or (
+        b"\0" in data[:_HEAD] and marked_encoding(data) is None
+    )
 
 
 def encoding_name(encoding: str) -> str:

@@ -208,9 +208,14 @@ def _reply(text: str) -> str:
     return text[: old.start()] if old and is_reply else text
 
 
+def characters(text: str) -> str:
+    """Decode the character references of HTML. Python refuses numbers of more than 4,300 digits, which are none."""
+    return html.unescape(re.sub(r"&#[0-9]{4000,};?", "\ufffd", text))
+
+
 def _of_escaped_html(text: str) -> str:
     """Unescape HTML that is escaped as a whole, as in feeds; escaped tags in HTML are what it shows."""
-    return text if "<" in text else html.unescape(text)
+    return text if "<" in text else characters(text)
 
 
 def _without_other_tags(text: str) -> str:
@@ -250,7 +255,7 @@ _RULES: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     (_ESCAPED_TAG, _each(_of_escaped_html)),
     ("<", partial(pc.replace_substring_regex, pattern=_TAGS, replacement=" ")),
     (_LOOKS_CLOSED, _each(_without_other_tags)),
-    (_ENTITY, _each(html.unescape)),
+    (_ENTITY, _each(characters)),
     (r"://|www\.|@", partial(pc.replace_substring_regex, pattern=_ADDRESSES, replacement=" ")),
 )
 
