@@ -48,7 +48,7 @@ from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.validation import is_utf8
 
 _SAMPLE = 1000  # records that show the names
-_BLOCK = 1 << 20
+_BLOCK = 1 << 16  # an error of JSON counts the lines of what is held, up to its place
 
 _scan = json.JSONDecoder().raw_decode
 _GAP = re.compile(r"[\s,;)\ufeff]*")  # with the end of a call in JavaScript
