@@ -229,7 +229,7 @@ def without_tags(texts: Any, tags: str = _TAGS) -> Any:
     if not blocks.true_count:
         return clean(texts)
     parts = pa.array([*map(_between_blocks, texts.filter(blocks).to_pylist())], pa.list_(texts.type))
-    joined = pc.binary_join(pa.ListArray.from_arrays(parts.offsets, clean(parts.flatten())), " ")
+    joined = pc.binary_join(pa.ListArray.from_arrays(parts.offsets, clean(parts.flatten())), pa.scalar(" ", texts.type))
     others = clean(texts.filter(pc.invert(blocks)))
     return pc.replace_with_mask(pc.replace_with_mask(texts, blocks, joined), pc.invert(blocks), others)
 
