@@ -28,8 +28,10 @@ _NAMES = frozenset(
 )
 _WEB = frozenset(("http", "https"))
 
-# A password may contain blanks and quotes; elsewhere they end a URL within a text.
-_URL = re.compile(r"\b([a-z][a-z0-9+.-]*)://((?:[^/\s@]*:[^/@\n]*@)?[^\s'\"<>`]*)", re.IGNORECASE)
+# A password may contain blanks and quotes; elsewhere they end a URL within a text. The links of a chain are URLs.
+_URL = re.compile(
+    r"\b([a-z][a-z0-9+.-]{0,40})://((?:[^/\s@:]*:[^/@\n]*@)?[^\s'\"<>`:]*(?::(?!:)[^\s'\"<>`:]*)*)", re.IGNORECASE
+)
 _USER = re.compile(r"[^/?#]*@")
 # A ? is a wildcard, except on the web or before a key and its value.
 _QUERY = re.compile(r"\?[^/?#=:]+=.*")
@@ -60,9 +62,8 @@ def _without_secrets(match: re.Match[str]) -> str:
     stops = whole[len(link) :]
     if (user := _USER.match(link)) and not _is_name(scheme, user.group()):
         link = link[user.end() :]
-    link, chained, outer = link.partition("::")
     link = (_WEB_QUERY if scheme in _WEB else _QUERY).sub("", link)
-    return f"{match[1]}://{link}{chained}{location(outer)}{stops}"
+    return f"{match[1]}://{link}{stops}"
 
 
 def _is_name(scheme: str, user: str) -> bool:

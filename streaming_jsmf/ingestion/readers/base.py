@@ -248,12 +248,12 @@ class BadRecords:
 
 def distinct_names(names: Sequence[str]) -> list[str]:
     """Return the names of columns; those that occur before get a number, such as ``name (2)``."""
-    found: dict[str, None] = {}
+    numbers, found = dict.fromkeys(names, 1), dict[str, None]()
     for name in names:
-        number, free = 1, name
-        while free in found or (number > 1 and free in names):
-            number += 1
-            free = f"{name} ({number})"
+        free = name
+        while free in found or (free != name and free in numbers):
+            numbers[name] += 1
+            free = f"{name} ({numbers[name]})"
         found[free] = None
     return list(found)
 

@@ -52,7 +52,7 @@ _BYTEWISE = re.compile("utf-8|ascii|iso8859|cp125|koi8|mac")
 
 #: Kinds of values that tell a header from data.
 _KINDS = (
-    re.compile(r"[-+]?[\d.,]*\d[\d.,]*(?:[eE][-+]?\d+)?\s?%?"),
+    re.compile(r"[-+]?[.,]*\d[\d.,]*(?:[eE][-+]?\d+)?\s?%?"),
     re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}.{,30}"),
     re.compile(r"\w+://\S+|[^\s@]+@[^\s@]+"),
 )

@@ -49,7 +49,7 @@ from streaming_jsmf.validation import is_utf8
 
 RECORD_SEPARATOR = "\x1e"  # before each record of a JSON text sequence (RFC 7464)
 _SAMPLE = 1000  # records that show the names
-_BLOCK = 1 << 20
+_BLOCK = 1 << 16  # an error of JSON counts the lines of what is held, up to its place
 
 _scan = json.JSONDecoder().raw_decode
 _GAP = re.compile(r"[\s,;)\ufeff]*")  # with the end of a call in JavaScript

@@ -63,8 +63,8 @@ SAMPLE = 1 << 16  # bytes that show what a file holds
 _SAMPLE_LINES = 20
 
 #: The start of an array of objects, also in JavaScript, and of a dict of Python, for which the reader has the reason.
-_ARRAY = re.compile(rb"\s*(?:[\w.$ ]+[=(]\s*)?\[\s*\{|\s*\{'\w+': ")
-_MBOX = re.compile(rb"From \S.*[0-9]:[0-9]{2}.*\r?\n[!-9;-~]+:")
+_ARRAY = re.compile(rb"\s*(?:[\w.$][\w.$ ]*[=(]\s*)?\[\s*\{|\s*\{'\w+': ")
+_MBOX = re.compile(rb"From (?=\S.*[0-9]:[0-9]{2}).*\n[!-9;-~]+:")
 #: The start of each of several texts in a file, as of WikiExtractor, TREC and Reuters.
 _MARKED = re.compile(rb"(?im)^<(?:doc|reuters)\b[^>]*>")
 _HEADER = re.compile(rb"(?:[!-9;-~]+:|[ \t]).*")
@@ -252,7 +252,7 @@ def contents(head: bytes) -> str:
         return "json"
     if _MBOX.match(head):
         return "mbox"
-    if len(_MARKED.findall(head)) > 1:
+    if len(_MARKED.findall(head[: head.rfind(b">") + 1])) > 1:
         return "marked"
     header = re.split(rb"\r?\n\r?\n", head, maxsplit=1)[0].splitlines()
     if all(map(_HEADER.match, header)) and len({*_MAIL_FIELDS.findall(b"\n".join(header))}) > 1:

@@ -60,7 +60,7 @@ logger = logging.getLogger(__name__)
 ID_NAMES = ("document_id", "doc_id", "id")
 
 #: A file of an export of Slack: the messages of a day, in the folder of a channel.
-_OF_CHANNEL = re.compile(r"([^/=]+)/[0-9]{4}-[0-9]{2}-[0-9]{2}[.]json$")
+_OF_CHANNEL = re.compile(r"(?:^|[/=])([^/=]+)/[0-9]{4}-[0-9]{2}-[0-9]{2}[.]json$")
 
 _LARGEST_ID = 2**63 - 1
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"

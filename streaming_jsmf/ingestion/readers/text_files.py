@@ -18,7 +18,6 @@ from pathlib import PurePosixPath
 from typing import IO, Any, ClassVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from streaming_jsmf.config import ReaderName
 from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
@@ -45,7 +44,7 @@ from streaming_jsmf.ingestion.readers.formats import Gathered, Parsed, gathered
 from streaming_jsmf.ingestion.readers.listing import find_files, with_members
 from streaming_jsmf.ingestion.readers.records import TextReader
 from streaming_jsmf.ingestion.readers.values import decode, encoding_hint, is_binary, marked_encoding
-from streaming_jsmf.ingestion.tokens.boilerplate import characters
+from streaming_jsmf.ingestion.tokens.boilerplate import characters, without_tags
 from streaming_jsmf.storage.kinds import SOURCE, unsuitable
 from streaming_jsmf.storage.paths import exists, is_url
 
@@ -60,7 +59,7 @@ _ESCAPED = re.compile(rb"(?m)^>(?=>*From )")
 #: Header fields that become columns; also the date and the number of attachments.
 _FIELDS = ("from", "to", "subject", "message-id")
 _TEXTS = ("text/plain", "text/html")
-_TAGS = r"(?is)<(?:script|style)\b[^>]*>.*?</(?:script|style)>|<!--.*?-->|<[^<>]*>"
+_MOST_PARAMETERS, _LONGEST_FIELD, _MOST_UNENDED = 1000, 100_000, 100  # of header fields
 
 #: A document: its id, which is its path within the source, and its bytes or why they cannot be read.
 File = tuple[str, bytes | str]
@@ -301,11 +300,19 @@ def _messages(stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:
         yield start, _ESCAPED.sub(b"", b"".join(lines)) if is_mbox else b"".join(lines)
 
 
+class _Message(Message):
+    """A message whose header fields of very many parameters have none: reading them takes quadratic time."""
+
+    def get_param(self, param: str, failobj: Any = None, header: str = "content-type", unquote: bool = True) -> Any:
+        few = str(self.get(header, "")).count(";") <= _MOST_PARAMETERS
+        return super().get_param(param, failobj, header, unquote) if few else failobj
+
+
 def _read(data: bytes, encoding: str) -> tuple[str, dict[str, Any]]:
     if found := _EMLX.match(data):
         data = data[found.end() : found.end() + int(found[1])]
     # The default policy, which parses each address, takes ten times as long.
-    message = email.message_from_bytes(data)
+    message = email.message_from_bytes(data, _Message)
     header: dict[str, str] = {}
     for name, value in message.raw_items():
         if name.lower() in (*_FIELDS, "date"):
@@ -323,10 +330,16 @@ def _read(data: bytes, encoding: str) -> tuple[str, dict[str, Any]]:
 def _unfolded(value: str, encoding: str) -> str:
     """Return the value of a header field on one line, with encoded words such as =?utf-8?q?caf=C3=A9?= decoded."""
     value = _decoded(value.encode("utf-8", "surrogateescape"), None, encoding)
-    if "=?" in value:
+    if "=?" in value and _is_soon_decoded(value):
         with suppress(LookupError, ValueError, MessageError):
             value = str(make_header(decode_header(value)))
     return " ".join(value.split())
+
+
+def _is_soon_decoded(value: str) -> bool:
+    """Return whether the package email decodes a field in linear time: it is short, and its encoded words have ends."""
+    unended = (line.count("=?", line.rfind("?=") + 1) for line in value.splitlines())
+    return len(value) <= _LONGEST_FIELD and max(unended) <= _MOST_UNENDED
 
 
 def _time(date: str) -> str | None:
@@ -358,7 +371,7 @@ def _text_of(part: Message, encoding: str) -> str:
     data: Any = part.get_payload(decode=True) or b""
     text = _decoded(data, part.get_content_charset(), encoding).replace("\r\n", "\n")
     if part.get_content_type() == "text/html":
-        text = characters(pc.replace_substring_regex(pa.scalar(text), pattern=_TAGS, replacement=" ").as_py())
+        text = characters(without_tags(pa.array([text]), "<[^<>]*>")[0].as_py())
     return text
 
 

@@ -27,23 +27,23 @@ _SAID = (
     r"\b(?:(?:wrote|writes|said|says|escribió|a écrit|ha scritto)[ \t\xa0]*|schrieb\b[^:]{0,100}):[ \t\r]*$"
 )
 _ATTRIBUTION = rf"^(?:.{{0,200}}{_SAID}|In article <.*$)"
-_ATTRIBUTED = rf"{_ATTRIBUTION}(?=\s*{_QUOTED_IN_MAIL})|^In article <[^>\s]+@[^>\s]+>.*$"
+_ATTRIBUTED = rf"{_ATTRIBUTION}(?=\s*{_QUOTED_IN_MAIL})|^In article <[^>\s][^>\s@]*@[^>\s]+>.*$"
 _SIGNATURE_LINE = r"^--[ \t]*$"
 #: The start of an old mail below a reply without ``>``: a header as Outlook writes it, in several languages.
 _SENDER = r"^\*?(?:From|Von|De|Da)[ \t\xa0]?:"
 _OLD_HEADER = (
-    rf"(?:[ \t]*[-_]{{5,}}.{{0,100}}\s{{1,9}})?{_SENDER}.*\n"
+    rf"(?:[ \t]*[-_]{{5,}}+.{{0,100}}\s{{1,9}})?{_SENDER}.*\n"
     r"(?:\*?(?:Sent|Date|To|Gesendet|Datum|An|Envoyé|À|Enviado(?: el)?|Fecha|Para|Inviato|Data|A|C[Cc])"
     r"[ \t\xa0]?:.*\n(?:[ \t].*\n)*){1,5}\*?(?:Subject|Betreff|Objet|Asunto|Oggetto)[ \t\xa0]?:"
 )
 #: Its attribution with a time and an address, such as "On Mon, Jan 3, 2020 at 10:15 AM Ann <a@x.org> wrote:".
 _DATED = (
-    r"(?:On|Am|Le|El|Il) (?=[^\n]*\n?[^\n]*@).{0,100}?[0-9][:.h][0-9]{2}\b.{0,150}(?:\n.{0,100})?"
+    r"(?:On|Am|Le|El|Il) (?=[^\n@]*(?:\n[^\n@]*)?@).{0,100}?[0-9][:.h][0-9]{2}\b.{0,150}(?:\n.{0,100})?"
     rf"{_SAID}(?!\s*{_QUOTED_IN_MAIL})"
 )
 _FORWARDED = (
     r"(?i)\A(?:subject:)?[ \t]*(?:fwd?|wg|tr|rv)[ \t]*:"
-    r"|^[ \t]*-{5,}.*(?:forwarded|weitergeleitet|transféré|reenviado)"
+    r"|^[ \t]*-{5}.*(?:forwarded|weitergeleitet|transféré|reenviado)"
 )
 #: A header starts the text; mbox files put a line "From NAME DATE" before it.
 _HEADER_LINE = r"[A-Za-z][A-Za-z0-9._-]*:(?:[ \t].*)?"
@@ -73,7 +73,7 @@ _KEPT_FIELDS = frozenset(("subject", "keywords", "summary"))
 #: Files in uuencode: at least two full lines of 45 bytes each, with the line "begin" and a shorter last line.
 _UUENCODED = (
     r"(?m)(?:^begin [0-7]{3,4} .*\n)?(?:^M[ -`]{60}.?[ \t\r]*\n){2,}"
-    r"(?:^[!-L][ -`]{4,61}[ \t\r]*$)?(?:\s+`?\s*^end[ \t\r]*$)?"
+    r"(?:^[!-L][ -`]{4,61}[ \t\r]*$)?(?:\s+(?:`\s*)?^end[ \t\r]*$)?"
 )
 #: Files in base64, data URIs and keys: no word has 60 such characters with both cases and digits.
 _BASE64_CHARACTERS = "[A-Za-z0-9+/]"
@@ -100,9 +100,13 @@ _ALONE = (
     "readonly|required|selected"
 )
 _TAGS = (
-    r"(?is)<(?:script|style)\b[^>]*>.*?</(?:script|style)>|<!--.*?-->|<!doctype\b[^<>]*>|<\?xml\b[^<>]*\?>"
+    r"(?i)<!doctype\b[^<>]*>|<\?xml\b[^<>]*\?>"
     rf"|<(?:/\s*)?(?:{_NAMES})(?:\s+(?:{_ATTRIBUTE}|{_ALONE}))*\s*/?>"
 )
+#: The starts of scripts, styles and comments, which go with all that they hold.
+_BLOCK = re.compile(r"<(?:(script|style)(?![A-Za-z0-9_])|!--)", re.IGNORECASE)
+_REST_OF_SCRIPT = re.compile(r"(?is)[^>]*>.*?</(?:script|style)>")
+_REST_OF_COMMENT = re.compile(r"(?s).*?-->")
 #: Tags of other names: a start tag that is closed in the same text, and end tags.
 _OTHER_TAGS = re.compile(rf"<([A-Za-z][\w:.-]*)((?:\s+{_ATTRIBUTE})*)\s*(/?)>|</([A-Za-z][\w:.-]*)\s*>")
 _LOOKS_CLOSED = r"</[A-Za-z]|/>"
@@ -192,9 +196,11 @@ def _body(text: str) -> str:
     if not is_mail and len(_QUOTE.findall(body)) < _FEWEST_QUOTES:
         return text
     left = (_QUOTE_IN_MAIL if is_mail else _QUOTE).sub("", _ATTRIBUTED_QUOTE.sub("", body))
-    signatures = list(_SIGNATURE.finditer(left))
-    if signatures:
-        start, stop = signatures[-1].span()
+    signature = None
+    for signature in _SIGNATURE.finditer(left):
+        pass  # the last one counts, and a list of all is large
+    if signature:
+        start, stop = signature.span()
         signed = left[stop:].rstrip()
         if signed.count("\n") <= _SIGNATURE_LINES and len(signed) <= _SIGNATURE_CHARACTERS:
             left = left[:start]
@@ -216,6 +222,36 @@ def characters(text: str) -> str:
 def _of_escaped_html(text: str) -> str:
     """Unescape HTML that is escaped as a whole, as in feeds; escaped tags in HTML are what it shows."""
     return text if "<" in text else characters(text)
+
+
+def without_tags(texts: Any, tags: str = _TAGS) -> Any:
+    """Replace scripts, styles, comments and what a pattern (RE2) finds between them, by spaces.
+
+    ``tags`` matches nothing that has a second ``<``. A pattern for all would look for the end of each script anew.
+    """
+    clean = partial(pc.replace_substring_regex, pattern=tags, replacement=" ")
+    blocks = pc.match_substring_regex(texts, "(?i)<(?:script|style|!--)")
+    if not blocks.true_count:
+        return clean(texts)
+    parts = pa.array([*map(_between_blocks, texts.filter(blocks).to_pylist())], pa.list_(texts.type))
+    joined = pc.binary_join(pa.ListArray.from_arrays(parts.offsets, clean(parts.flatten())), pa.scalar(" ", texts.type))
+    others = clean(texts.filter(pc.invert(blocks)))
+    return pc.replace_with_mask(pc.replace_with_mask(texts, blocks, joined), pc.invert(blocks), others)
+
+
+def _between_blocks(text: str) -> list[str]:
+    """Return what is before, between and after scripts, styles and comments; one without an end is none."""
+    parts, start, at = [], 0, 0
+    endless: set[Any] = set()
+    while opening := _BLOCK.search(text, at):
+        at, rest = opening.end(), _REST_OF_SCRIPT if opening[1] else _REST_OF_COMMENT
+        end = None if rest in endless else rest.match(text, at)
+        if end:
+            parts.append(text[start : opening.start()])
+            start = at = end.end()
+        else:  # nor has any later one
+            endless.add(rest)
+    return [*parts, text[start:]]
 
 
 def _without_other_tags(text: str) -> str:
@@ -253,7 +289,7 @@ _RULES: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     (_LOOKS_ENCODED, _each(partial(_ENCODED.sub, " "))),
     (_LOOKS_LIKE_MAIL, _each(_body)),
     (_ESCAPED_TAG, _each(_of_escaped_html)),
-    ("<", partial(pc.replace_substring_regex, pattern=_TAGS, replacement=" ")),
+    ("<", without_tags),
     (_LOOKS_CLOSED, _each(_without_other_tags)),
     (_ENTITY, _each(characters)),
     (r"://|www\.|@", partial(pc.replace_substring_regex, pattern=_ADDRESSES, replacement=" ")),

@@ -6,9 +6,11 @@ Nearly all bytes of most texts are ASCII, and most words are repeated.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
@@ -30,6 +32,7 @@ _INVISIBLE = (
     r"\x{2060}-\x{206F}\x{3164}\x{FE00}-\x{FE0F}\x{FEFF}\x{FFA0}\x{FFF0}-\x{FFF8}\x{1BCA0}-\x{1BCA3}"
     r"\x{1D173}-\x{1D17A}\x{E0000}-\x{E0FFF}]+"
 )
+_MANY_MARKS, _ORDER = re.compile(r"\W{50,}"), unicodedata.combining
 #: Lower-case letter or digit by byte; 0 for ASCII separators. Bytes of other characters stay.
 _LETTERS = np.array(
     [ord(chr(i).lower()) if chr(i).isalnum() else 0 for i in range(128)] + list(range(128, 256)), np.uint8
@@ -196,7 +199,8 @@ def _words_of(pieces: Any, form: Form) -> tuple[NDArray[np.int32], NDArray[np.in
 def _split_beyond_ascii(pieces: Any, form: Form) -> Any:
     """Return the words of each piece as a list array that starts at offset 0."""
     seen = pc.replace_substring_regex(pieces, _INVISIBLE, "")
-    composed = [unicodedata.normalize(form, piece) for piece in seen.to_pylist()]
+    ordered = (_MANY_MARKS.sub(_with_ordered_marks, piece) for piece in seen.to_pylist())
+    composed = [unicodedata.normalize(form, piece) for piece in ordered]
     lists = pc.split_pattern_regex(pa.array(composed, pa.string()), _SEPARATORS)
     words = lists.flatten()
     odd = pc.invert(pc.match_substring_regex(words, _BEGINNING))
@@ -210,6 +214,12 @@ def _split_beyond_ascii(pieces: Any, form: Form) -> Any:
     kept = np.concatenate([[0], np.cumsum(real)])
     offsets = kept[np.asarray(lists.offsets)].astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), words.filter(pa.array(real)))
+
+
+def _with_ordered_marks(run: re.Match[str]) -> str:
+    """Put marks in the order of normal forms, for which normalization takes quadratic time."""
+    groups = groupby(run[0], lambda mark: _ORDER(mark) > 0)
+    return "".join("".join(sorted(marks, key=_ORDER) if ordered else marks) for ordered, marks in groups)
 
 
 def count_codes(tokens: TokenLists) -> Any:
