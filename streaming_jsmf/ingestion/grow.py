@@ -6,9 +6,11 @@ shards. The corpus is replaced in one step, so an interrupted run changes nothin
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +29,23 @@ from streaming_jsmf.corpus.vocabulary import WordCounts
 from streaming_jsmf.corpus.write import Origin, finish_directory
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.fingerprint import fingerprint
-from streaming_jsmf.ingestion.files import FILES_NAME, Grown, of_paths
+from streaming_jsmf.ingestion.files import (
+    FILES_NAME,
+    SCHEMA,
+    UNSETTLED,
+    Followed,
+    Grown,
+    SourceFiles,
+    one_row_each,
+    ranks,
+)
 from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.ingest import run_ingest
 from streaming_jsmf.ingestion.job import Ingest
-from streaming_jsmf.ingestion.losses import NothingLeftError, warn_of_losses
+from streaming_jsmf.ingestion.losses import DUPLICATE, REASONS, STEPS, NothingLeftError, warn_of_losses
 from streaming_jsmf.ingestion.plan import plan_ingest
+from streaming_jsmf.ingestion.repeats import ENTRIES_NAME, ENTRY, add_ids, packed, read_entries, settled
+from streaming_jsmf.ingestion.shards import as_known
 from streaming_jsmf.ingestion.tokens.stop_words import LANGUAGES, NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
 from streaming_jsmf.ingestion.words import NEW_TOKENS, NEW_WORDS
@@ -40,7 +53,7 @@ from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.csr import count_columns
 from streaming_jsmf.storage.lock import recover, sole_writer, work_place
-from streaming_jsmf.storage.paths import StorePath, exists, make_directory
+from streaming_jsmf.storage.paths import StorePath, exists, make_directory, store_path
 from streaming_jsmf.storage.replace import (
     file_written,
     put_files,
@@ -49,6 +62,8 @@ from streaming_jsmf.storage.replace import (
     temporary_folder,
 )
 from streaming_jsmf.storage.tables import read_table, write_table
+
+logger = logging.getLogger(__name__)
 
 #: Share of the documents above which vanished files are refused unless their removal is asked for.
 MOST_VANISHED = 0.5
@@ -65,11 +80,14 @@ _READ = ("documents_read", "nonzeros_read", "tokens_read", "duplicate_documents"
 _RULES = ("numbers", "min_word_length", "min_document_frequency", "max_document_frequency")
 _DOCUMENTS = ("duplicates", "min_distinct_words", "min_tokens")
 
-#: A corpus does not store the words that it left out, by which repeated texts are found.
-_OF_A_BATCH = "documents with the words of another that was added with them"
+#: Why documents leave a corpus, by the number of their step; 0 if their file has changed or vanished.
+_LOST = {
+    0: ("removed", "removed with their files"),
+    **{step: (STEPS[step], why) for step, why in REASONS.items()},
+}
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Known:
     """A corpus, its manifest, and the ``files`` that it was made of."""
 
@@ -84,11 +102,26 @@ class _Known:
             raise InputError(
                 f"{place}: does not record the files that it was made of, so it cannot grow; make it again with fit"
             )
-        return cls(corpus, read_manifest(str(place)), read_table(path))
+        return cls(corpus, read_manifest(str(place)), one_row_each(read_table(path)))
 
     @property
     def grown(self) -> Grown:
         return Grown.of(self.files, int(self.manifest.settings["documents_read"] or 0))
+
+    @cached_property
+    def entries(self) -> NDArray[Any]:
+        """An ``ENTRY`` for each document that was read; in corpora of earlier versions, for each that was kept."""
+        place = store_path(self.corpus.root, "a corpus")
+        if exists(place / ENTRIES_NAME):
+            return read_entries(place / ENTRIES_NAME)
+        entries = np.zeros(self.corpus.n_documents, ENTRY)
+        runs = read_table(place / FILES_NAME)
+        numbers = pc.index_in(runs["path"], value_set=self.files["path"].combine_chunks())
+        entries["file"] = np.repeat(np.asarray(numbers), np.asarray(runs["documents"]))
+        entries["place"] = np.arange(len(entries))
+        if not self.grown.numbered:
+            add_ids(entries, self._ids(), passages="read_split" in self.manifest.settings)
+        return entries
 
     def documents(self, shard: Shard) -> Iterator[Documents]:
         """Yield the documents of a shard, one row group at a time."""
@@ -102,7 +135,7 @@ class _Known:
                 rest = {name: values for name, values in columns.items() if name not in OWN_COLUMNS}
                 yield Documents(*bags, columns["document_id"], rest)
 
-    def ids(self) -> Any:
+    def _ids(self) -> Any:
         chunks = []
         for shard in self.corpus.shards:
             path = self.corpus.shard_path(shard)
@@ -131,43 +164,55 @@ def grow_corpus(
     ``vanished``), none would be left, or as ``ingest``.
     """
     recover(place)
-    known, added = _Known.at(place), place.with_name(f"{place.name}.added")
+    known, added, again = _Known.at(place), place.with_name(f"{place.name}.added"), frozenset[str]()
     with located(source, added if execution.elsewhere else None, numbered=known.grown.numbered) as location:
         request = _as_before(reading or IngestRequest(), known, location.path)
-        planned, origin = plan_ingest(
-            location, added, request, choose=lambda files: files.changed_since(files.followed(known.files))
-        )
-        assert planned.files is not None
-        files = planned.files.followed(known.files)
-        if files != known.files:
-            # Written at once: a file that is moved first and changed later would be taken for a new one.
-            with file_written(place / FILES_NAME, overwrite=True) as beside:
-                write_table(beside, files)
-            known = replace(known, files=files)
-        new = planned.files.changed_since(files)
-        gone = planned.files.vanished_since(files) if vanished != "keep" else frozenset[str]()
-        if not (new or gone):
-            _remove(added)
-            return known.corpus
-        lost = pc.sum(of_paths(files, gone).column("documents")).as_py() or 0
-        if vanished is None and lost > MOST_VANISHED * known.corpus.n_documents:
-            raise InputError(
-                f"the source lacks {len(gone):,} files with {lost:,} of the {known.corpus.n_documents:,} documents; to "
-                f"remove them, give {option.vanished('remove')}"
+        while True:
+            planned, origin = plan_ingest(
+                location, added, request, choose=lambda files: files.followed(known.files).new | again
             )
-        change = _Growing(known, new, gone, None, planned.files.table((), numbered=True, kinds={}))
-        if planned.units:
-            try:
-                batch = _ingested(planned, origin, known, execution, listener)
-                found = batch.manifest
-                change = _Growing(known, new, gone, batch, batch.files, found.dropped, found.settings)
-            except NothingLeftError as empty:
-                change = replace(change, dropped=empty.dropped, read=empty.settings)
-                warn_of_losses(empty.dropped, 0, empty.settings.get("tokens_read"))
+            assert planned.files is not None
+            followed = planned.files.followed(known.files)
+            _note_moved(place, known, followed)
+            gone = followed.vanished & (vanished != "keep")
+            _require_few_gone(known, gone, vanished)
+            unsettled = UNSETTLED in (known.files.schema.metadata or {})
+            if not (gone.any() or followed.changed.any() or followed.new or again or unsettled):
+                _remove(added)
+                return known.corpus
+            batch = _read(planned, origin, known, execution, listener)
+            change = _Growing(known, planned.files, followed, gone, again, batch)
+            # Documents that lost to others which are gone.
+            wanted = frozenset(change.files.filter(pa.array(change.wanted > 0))["path"].to_pylist())
+            if not wanted & planned.files.states.keys():
+                break
+            again |= wanted & planned.files.states.keys()
     with sole_writer(place):
         made = change.written(place, since)
     _remove(added)
     return made
+
+
+def _note_moved(place: StorePath, known: _Known, followed: Followed) -> None:
+    """Record where the files are now: one that is moved first and changed later would be taken for a new one."""
+    if followed.table == known.files:
+        return
+    noted = known.files.schema.metadata
+    if (np.argsort(ranks(followed.table)) != np.argsort(ranks(known.files))).any():
+        noted = {**noted, UNSETTLED: "True"}
+    files = followed.table.replace_schema_metadata(noted)
+    with file_written(place / FILES_NAME, overwrite=True) as beside:
+        write_table(beside, files)
+    known.files = files
+
+
+def _require_few_gone(known: _Known, gone: NDArray[np.bool_], vanished: Vanished | None) -> None:
+    lost, documents = int(np.asarray(known.files["documents"])[gone].sum()), known.corpus.n_documents
+    if vanished is None and lost > MOST_VANISHED * documents:
+        raise InputError(
+            f"the source lacks {gone.sum():,} files with {lost:,} of the {documents:,} documents; to "
+            f"remove them, give {option.vanished('remove')}"
+        )
 
 
 def _remove(added: StorePath) -> None:
@@ -180,9 +225,11 @@ def _as_before(request: IngestRequest, known: _Known, source: str) -> IngestRequ
     """Read as the corpus was read, unless the request says otherwise; over the words of the corpus."""
     settings, made, root = known.manifest.settings, known.manifest.request, known.corpus.root
     read: dict[str, Any] = {key[5:]: value for key, value in settings.items() if key.startswith("read_")}
+    # The column of the ids is certain once a corpus has them.
+    ids = {} if known.grown.guessed_id is None else {"id": known.grown.guessed_id}
     if PHRASES in settings:
         read[PHRASES] = tuple(str(settings[PHRASES]).split("\n"))
-    read |= request.read
+    read |= {**ids, **request.read}
     if read.get("tokenizer", BUILT_IN[0]) not in BUILT_IN and "tokenizer" not in request.read:
         named = option.tokenizer("NAME")
         raise InputError(f"{root}: its words were made by {read['tokenizer']!r}; name it with {named}")
@@ -195,7 +242,7 @@ def _as_before(request: IngestRequest, known: _Known, source: str) -> IngestRequ
     return replace(
         request,
         reader=None if is_spec else request.reader or settings["reader"],  # type: ignore[arg-type]
-        read={} if is_spec else read,
+        read=ids if is_spec else read,
         curation={**rules, "stop_words": ",".join(each for each in stop_words if each in LANGUAGES) or NONE},
         vocabulary=root,
         tokens_per_shard=made.get("tokens_per_shard"),
@@ -203,97 +250,173 @@ def _as_before(request: IngestRequest, known: _Known, source: str) -> IngestRequ
     )
 
 
-def _ingested(
-    planned: Ingest, origin: Origin, known: _Known, execution: Execution, listener: Listener
-) -> _Known:
-    """The corpus of the new and changed files."""
-    grown = known.grown
-    settings = known.manifest.settings
+@dataclass(frozen=True)
+class _Batch:
+    """What was read: its ``entries``, by the number of the file in ``files``, and its corpus, unless nothing was kept."""
+
+    files: Any
+    entries: NDArray[Any]
+    made: _Known | None = None
+    dropped: Sequence[Dropped] = ()
+    read: Mapping[str, Json] = field(default_factory=dict)
+
+
+def _read(planned: Ingest, origin: Origin, known: _Known, execution: Execution, listener: Listener) -> _Batch:
+    """Read the files that were chosen; documents that other files or texts replace stay until all are compared."""
+    grown, settings = known.grown, known.manifest.settings
+    assert planned.files is not None
+    nothing = planned.files.table(
+        np.zeros(len(planned.files.states), np.int64), numbered=grown.numbered, kinds={}
+    )
+    if not planned.units:
+        return _Batch(nothing, np.empty(0, ENTRY))
     rules: dict[str, Any] = {key: settings[key] for key in _RULES if key in settings}
     before = {"documents_before": grown.documents_read}
     request, arguments = {**origin.request, **before}, {**planned.folder.arguments, **before}
     folder = replace(planned.folder, arguments=arguments, result=fingerprint(request))
     kinds = {**planned.known_kinds, **grown.kinds}
     curation = replace(planned.curation, **rules)
-    planned = replace(planned, curation=curation, folder=folder, grows=grown, known_kinds=kinds)
+    ids = "" if grown.numbered else str(known.corpus.schema().field("document_id").type)
+    planned = replace(planned, curation=curation, folder=folder, grows=grown, known_kinds=kinds, ids=ids)
     origin, execution = replace(origin, request=request), execution.reporting_on("ingest")
-    run_ingest(planned, origin, execution, listener, overwrite=True)
-    return _Known.at(planned.folder.target)
+    try:
+        run_ingest(planned, origin, execution, listener, overwrite=True)
+    except NothingLeftError as empty:
+        warn_of_losses(empty.dropped, 0, empty.settings.get("tokens_read"))
+        entries = np.concatenate([np.empty(0, ENTRY), *empty.entries])
+        return _Batch(nothing, entries, None, empty.dropped, empty.settings)
+    made = _Known.at(folder.target)
+    if made.grown.numbered != grown.numbered:
+        wrong = "ids, and others are numbered" if grown.numbered else "no ids, and others have some"
+        raise InputError(f"added documents have {wrong}; use {option.id} as for fit, or fit again")
+    return _Batch(made.files, made.entries, made, made.manifest.dropped, made.manifest.settings)
 
 
-@dataclass(frozen=True)
 class _Growing:
-    """Files that are new, with the documents of ``batch``, or ``gone``; ``read`` counts what was read of ``files``."""
+    """A corpus with the documents of files that were read, and without those of others.
 
-    known: _Known
-    new: frozenset[str]
-    gone: frozenset[str]
-    batch: _Known | None
-    files: Any
-    dropped: Sequence[Dropped] = ()
-    read: Mapping[str, Json] = field(default_factory=dict)
+    Attributes
+    ----------
+    gone : (files of the corpus,) Whether the file has vanished, and its documents go.
+    again : Paths of files that are read again, because other documents lost to theirs, or theirs to others.
+    files : The files, of which those that were read come last.
+    entries, steps : What was and is read of all files, and the step that leaves out each document now.
+    wanted : (files,) Number of documents of each file that lost to others, which are gone, and were not read again.
+    """
+
+    def __init__(
+        self,
+        known: _Known,
+        source: SourceFiles,
+        followed: Followed,
+        gone: NDArray[np.bool_],
+        again: frozenset[str],
+        batch: _Batch,
+    ) -> None:
+        self.known, self.followed, self.gone, self.again, self.batch = known, followed, gone, again, batch
+        leaving = gone | followed.changed | (followed.held & _has(known.files, again))
+        is_read = _has(batch.files, followed.new | again)
+        arrival = pa.array(np.full(batch.files.num_rows, source.arrival(known.files)))
+        theirs = batch.files.set_column(SCHEMA.get_field_index("arrival"), "arrival", arrival)
+        rows = [known.files.filter(pa.array(~leaving)), theirs.filter(pa.array(is_read))]
+        self.files = pa.concat_tables([table.replace_schema_metadata(None) for table in rows])
+        self.n_known = len(known.entries)
+        self.entries = np.concatenate([known.entries, batch.entries])
+        numbers = np.where(leaving, -1, np.cumsum(~leaving) - 1)
+        added = np.where(is_read, np.cumsum(is_read) - 1 + (~leaving).sum(), -1)
+        self.entries["file"] = np.append(numbers[known.entries["file"]], added[batch.entries["file"]])
+        settings, self.before = known.manifest.settings, self.entries["step"].copy()
+        drop = settings.get("duplicates") == "drop"
+        here = self.entries["file"] >= 0
+        lost = np.zeros(len(self.entries), np.int64)
+        lost[here] = settled(
+            self.entries[here], ranks(self.files), by_id=not known.grown.numbered, drop_duplicates=drop
+        )
+        could_stay = np.isin(self.before, (0, *REASONS))
+        self.entries["step"] = np.where(could_stay & (lost > 0), lost, self.before)
+        wanted = here & np.isin(self.before, [*REASONS]) & (lost == 0)
+        self.wanted = np.bincount(self.entries["file"][wanted], minlength=self.files.num_rows)
 
     def written(self, place: StorePath, since: str) -> Corpus:
         """Write the corpus that replaces the one at ``place``."""
-        removed, replaced = self._removed()
         corpus = self.known.corpus
+        kept = (self.before == 0) & (self.entries["file"] >= 0) & (self.entries["step"] == 0)
+        mine, theirs = (self.before[part] == 0 for part in (slice(self.n_known), slice(self.n_known, None)))
+        stay, added = kept[: self.n_known][mine], kept[self.n_known :][theirs]
         starts = np.cumsum([0, *(shard.rows for shard in corpus.shards)])
-        kept = np.split(~removed, starts[1:-1])
-        staying = [shard.name for shard, rows in zip(corpus.shards, kept, strict=True) if rows.all()]
+        rows = np.split(stay, starts[1:-1])
+        staying = [shard.name for shard, of_shard in zip(corpus.shards, rows, strict=True) if of_shard.all()]
+        if not kept.any():
+            raise InputError(f"{place}: no document would be left; remove the corpus instead")
+        self._warn_of_wanted()
         with (
             store_written(place, overwrite=True, keep=staying) as made,
             temporary_folder(made if isinstance(made, Path) else None, ".shards-") as folder,
         ):
-            shards, counts = self._written_shards(folder, made, kept)
-            if not shards:
-                raise InputError(f"{place}: no document would be left; remove the corpus instead")
-            files = self._files(kept)
+            shards, counts, dropped = self._written_shards(folder, made, rows, added)
+            entries = self._entries(kept, rows)
+            write_table(made / ENTRIES_NAME, packed(entries))
+            files = self._files(entries)
             write_table(made / FILES_NAME, files)
-            origin = self._origin(int(removed.sum()), replaced, since, files)
+            origin = self._origin(kept, dropped, since, files)
             forms = corpus.vocabulary().forms
             finish_directory(made, shards, counts, origin, None if forms is None else pa.array(forms))
         return open_corpus(str(place))
 
-    def _removed(self) -> tuple[NDArray[np.bool_], int]:
-        """Mask of the removed documents of the corpus, and the number of those that others of the same id replace."""
-        files = self.known.files
-        leaving = pc.is_in(files["path"], value_set=pa.array(sorted(self.new | self.gone), pa.string()))
-        removed = np.repeat(np.asarray(leaving), np.asarray(files["documents"]))
-        numbered = self.batch is None or self.batch.grown.numbered
-        if self.batch is None or (self.known.grown.numbered and numbered):
-            return removed, 0
-        before = self.known.ids()
-        ids = _as_type(self.batch.ids(), before.type, "ids")
-        replaced = np.asarray(pc.is_in(before, value_set=ids.combine_chunks()))
-        if self.known.grown.numbered or (numbered and replaced.any()):
-            wrong = "no ids, and others have their numbers" if numbered else "ids, and others are numbered"
-            raise InputError(f"added documents have {wrong}; use {option.id} as for fit, or fit again")
-        return removed | replaced, int(replaced.sum())
+    def _warn_of_wanted(self) -> None:
+        """Warn of documents that would come back if their file could be read."""
+        if number := int(self.wanted.sum()):
+            logger.warning(
+                "%d documents that others had replaced cannot be read again, because they are from data in memory or "
+                "another source; give these again",
+                number,
+            )
+
+    def _entries(self, kept: NDArray[np.bool_], rows: Sequence[NDArray[np.bool_]]) -> NDArray[Any]:
+        """The entries in the order of the corpus: of shards that stay, of rewritten ones, of what was added; the rest."""
+        numbers = np.flatnonzero(self.before[: self.n_known] == 0)
+        parts = np.split(numbers, np.cumsum([len(each) for each in rows])[:-1])
+        order = sorted(range(len(parts)), key=lambda number: not rows[number].all())
+        first = np.concatenate([parts[number][rows[number]] for number in order])
+        others = np.flatnonzero((self.entries["file"] >= 0) & ~kept)
+        added = self.n_known + np.flatnonzero(kept[self.n_known :])
+        found: NDArray[Any] = self.entries[np.concatenate([first, added, others])]
+        return found
+
+    def _files(self, entries: NDArray[Any]) -> Any:
+        numbers = np.bincount(entries["file"][entries["step"] == 0], minlength=self.files.num_rows)
+        index = SCHEMA.get_field_index("documents")
+        files = self.files.set_column(index, "documents", pa.array(numbers, pa.int64()))
+        noted = dict(self.known.files.schema.metadata or {})
+        noted.pop(UNSETTLED, None)
+        # Files of another source may be read again with it.
+        if self.files.filter(pa.array(self.wanted > 0)).filter(pc.field("source") != "").num_rows:
+            noted[UNSETTLED] = b"True"
+        return files.replace_schema_metadata(noted)
 
     def _written_shards(
-        self, folder: Path, made: StorePath, kept: Sequence[NDArray[np.bool_]]
-    ) -> tuple[list[ShardEntry], WordCounts]:
-        """Write the shards that do not stay, in a local folder first; return all, and the counts of the words."""
+        self, folder: Path, made: StorePath, rows: Sequence[NDArray[np.bool_]], added: NDArray[np.bool_]
+    ) -> tuple[list[ShardEntry], WordCounts, list[Dropped]]:
+        """Write the shards that do not stay, in a local folder first; return all, the words' counts, and what was lost."""
         corpus, words = self.known.corpus, self.known.corpus.vocabulary()
         entries = {entry.name: entry for entry in self.known.manifest.shards}
         per_shard = self.known.manifest.request.get("tokens_per_shard") or ShardLimits.tokens_per_shard
         writer = ShardWriter(folder, corpus.n_words, ShardLimits(per_shard))
         frequency, tokens = words.document_frequency.copy(), words.term_count.copy()
         lost = np.zeros_like(frequency), np.zeros_like(tokens)
-        staying = [shard for shard, rows in zip(corpus.shards, kept, strict=True) if rows.all()]
+        lost_documents, lost_tokens = np.zeros(len(STEPS), np.int64), np.zeros(len(STEPS))
+        staying = [shard for shard, of_shard in zip(corpus.shards, rows, strict=True) if of_shard.all()]
         make_directory(made / DOCUMENTS)
+        schema = corpus.schema()
+        self.tokens_added = float(self.batch.made.manifest.totals.tokens) if self.batch.made else 0.0
         try:
-            for shard, rows in zip(corpus.shards, kept, strict=True):
-                for documents in () if rows.all() else self.known.documents(shard):
-                    mine, rows = rows[: documents.n_documents], rows[documents.n_documents :]
-                    gone = _chosen(documents, ~mine)
-                    count_columns(gone.ids, gone.counts, *lost)
-                    if mine.any():
-                        writer.write(_chosen(documents, mine))
-            schema = self.known.corpus.schema()
-            for shard in self.batch.corpus.shards if self.batch else ():
-                for documents in self.batch.documents(shard):  # type: ignore[union-attr]
-                    writer.write(_conformed(documents, schema))
+            for documents, stay, steps in self._rewritten(rows, added):
+                gone = _chosen(documents, ~stay)
+                count_columns(gone.ids, gone.counts, *lost)
+                lost_documents += np.bincount(steps[~stay], minlength=len(STEPS))
+                lost_tokens += np.bincount(steps[~stay], gone.tokens(), minlength=len(STEPS))
+                if stay.any():
+                    writer.write(_conformed(_chosen(documents, stay), schema))
             written = writer.close()
         finally:
             writer.abort()
@@ -303,54 +426,90 @@ class _Growing:
             name = f"part-{number:05d}.parquet"
             put_files([(folder / entry.name, made / DOCUMENTS / name)])
             found.append(entry.model_copy(update={"name": name}))
-        if self.batch:
-            new = self.batch.corpus.vocabulary()
+        if self.batch.made:
+            new = self.batch.made.corpus.vocabulary()
             frequency, tokens = frequency + new.document_frequency, tokens + new.term_count
-        return found, WordCounts(pa.array(words.words, pa.string()), frequency - lost[0], tokens - lost[1])
+        dropped = [
+            Dropped(step=step, reason=why, documents=int(lost_documents[i]), tokens=as_number(lost_tokens[i]))
+            for i, (step, why) in _LOST.items()
+            if lost_documents[i]
+        ]
+        counts = WordCounts(pa.array(words.words, pa.string()), frequency - lost[0], tokens - lost[1])
+        return found, counts, dropped
 
-    def _files(self, kept: Sequence[NDArray[np.bool_]]) -> Any:
-        """The files of the corpus: those of shards that stay, of rewritten ones, and of the added documents."""
-        table = self.known.files
-        owners = np.repeat(np.arange(table.num_rows), np.asarray(table.column("documents")))
-        parts = np.split(owners, np.cumsum([len(rows) for rows in kept])[:-1])
-        pairs = [*zip(parts, kept, strict=True)]
-        order = sorted(range(len(pairs)), key=lambda number: not pairs[number][1].all())
-        rows = np.concatenate([pairs[number][0][pairs[number][1]] for number in order])
-        starts = np.flatnonzero(np.diff(rows, prepend=-1))
-        runs = table.take(pa.array(rows[starts])).drop_columns("documents")
-        runs = runs.append_column("documents", pa.array(np.diff(np.append(starts, rows.size)), pa.int64()))
-        without = table.filter(pc.equal(table.column("documents"), 0))
-        empty = of_paths(without, self.new | self.gone, without=True)
-        added = of_paths(self.files, self.new)
-        return pa.concat_tables([runs, empty, added]).replace_schema_metadata(table.schema.metadata)
+    def _rewritten(
+        self, rows: Sequence[NDArray[np.bool_]], added: NDArray[np.bool_]
+    ) -> Iterator[tuple[Documents, NDArray[np.bool_], NDArray[np.int64]]]:
+        """Yield the documents of shards that do not stay and of the batch, which stay, and the steps that leave them out."""
+        steps = np.where(self.entries["file"] < 0, 0, self.entries["step"])
+        mine = np.split(
+            steps[: self.n_known][self.before[: self.n_known] == 0], np.cumsum([*map(len, rows)])[:-1]
+        )
+        parts = [*zip(self.known.corpus.shards, rows, mine, strict=True)]
+        for shard, stay, why in (part for part in parts if not part[1].all()):
+            yield from _with(self.known.documents(shard), stay, why)
+        if made := self.batch.made:
+            theirs = steps[self.n_known :][self.before[self.n_known :] == 0]
+            every = (documents for shard in made.corpus.shards for documents in made.documents(shard))
+            yield from _with(every, added, theirs)
 
-    def _origin(self, removed: int, replaced: int, since: str, files: Any) -> Origin:
+    def _origin(self, kept: NDArray[np.bool_], lost: Sequence[Dropped], since: str, files: Any) -> Origin:
         """The origin of the grown corpus: read = kept + dropped still holds."""
         manifest, settings = self.known.manifest, dict[str, Json](self.known.manifest.settings)
-        before = {*self.known.files.column("path").to_pylist()}
-        changes = Counter[str](
-            files_added=len(self.new - before),
-            files_changed=len(self.new & before),
-            files_removed=len(self.gone),
-            documents_added=-replaced,
-            documents_changed=replaced,
-            documents_removed=removed - replaced,
-        )
+        read = dict(self.batch.read)
+        if settings.get("duplicates") == "drop":
+            read["duplicate_documents"] = int(
+                np.sum((self.entries["step"] == DUPLICATE) & (self.before != DUPLICATE))
+            )
+        changes = self._changes(kept)
         if settings.get(SINCE) != since or since == self.known.corpus.fingerprint:
             settings |= {**dict.fromkeys(CHANGES, 0), SINCE: since, NEW_WORDS: ""}
-        settings |= {key: as_number(_number(self.read, key) + _number(settings, key)) for key in _READ}
-        settings[NEW_WORDS] = self.read.get(NEW_WORDS, settings.get(NEW_WORDS))
-        changes[NEW_TOKENS] += int(_number(self.read, NEW_TOKENS))
-        if self.batch:
-            changes["documents_added"] += self.batch.manifest.totals.documents
-            changes["tokens_added"] += int(self.batch.manifest.totals.tokens)
-        dropped = [*manifest.dropped, *self.dropped]
-        if removed:
-            reason = "removed with their files, or replaced"
-            dropped.append(Dropped(step="removed", reason=reason, documents=removed))
+        settings |= {key: as_number(_number(read, key) + _number(settings, key)) for key in _READ}
+        settings[NEW_WORDS] = read.get(NEW_WORDS, settings.get(NEW_WORDS))
+        changes[NEW_TOKENS] += int(_number(read, NEW_TOKENS))
+        changes["tokens_added"] += int(self.tokens_added)
         settings |= {key: as_number(_number(settings, key) + changes[key]) for key in CHANGES}
         request = {**manifest.request, "grown": fingerprint({"files": files.to_pydict()})}
-        return Origin(_added_up(dropped), manifest.attribution, manifest.source, settings, request)
+        dropped = _added_up([*manifest.dropped, *self.batch.dropped, *lost])
+        return Origin(dropped, manifest.attribution, manifest.source, settings, request)
+
+    def _changes(self, kept: NDArray[np.bool_]) -> Counter[str]:
+        """Numbers of files and documents that were added, changed and removed."""
+        new, by_id = self.followed.new, not self.known.grown.numbered
+        changed = frozenset(self.known.files.filter(pa.array(self.followed.changed))["path"].to_pylist())
+        # Which document is which: the order of ids is nearly that of their hashes.
+        names = self.entries["order"] if by_id else self.entries["words"][:, 0]
+        here = np.arange(len(names)) < self.n_known
+        out, into = (self.before == 0) & ~kept & here, kept & ~here
+        read_again = np.append(
+            _has(self.known.files, self.again)[self.known.entries["file"]],
+            _has(self.batch.files, self.again)[self.batch.entries["file"]],
+        )
+        same = int(np.isin(names[out & read_again], names[into & read_again]).sum())
+        both = int(np.isin(names[out], names[into]).sum()) if by_id else same
+        return Counter(
+            files_added=len(new - changed),
+            files_changed=len(new & changed),
+            files_removed=int(self.gone.sum()) + len(changed - new),
+            documents_added=int(into.sum()) - both,
+            documents_changed=both - same,
+            documents_removed=int(out.sum()) - both,
+        )
+
+
+def _has(files: Any, paths: Collection[str]) -> NDArray[np.bool_]:
+    """Mask of the files with these paths."""
+    return np.asarray(pc.is_in(files["path"], value_set=pa.array(sorted(paths), pa.string())))
+
+
+def _with(
+    batches: Iterable[Documents], stay: NDArray[np.bool_], steps: NDArray[np.int64]
+) -> Iterator[tuple[Documents, NDArray[np.bool_], NDArray[np.int64]]]:
+    """Yield documents with their part of arrays."""
+    start = 0
+    for documents in batches:
+        part = slice(start, start := start + documents.n_documents)
+        yield documents, stay[part], steps[part]
 
 
 def _number(settings: Mapping[str, Json], key: str) -> float:
@@ -361,8 +520,7 @@ def _added_up(dropped: Sequence[Dropped]) -> tuple[Dropped, ...]:
     """What each step dropped in all runs."""
     found: dict[str, Dropped] = {}
     for step in dropped:
-        reason = _OF_A_BATCH if step.step == "duplicates" else step.reason
-        before = found.get(step.step, Dropped(step=step.step, reason=reason))
+        before = found.get(step.step, Dropped(step=step.step, reason=step.reason))
         sums = {
             name: getattr(before, name) + getattr(step, name) for name in ("words", "documents", "tokens")
         }
@@ -382,19 +540,10 @@ def _conformed(documents: Documents, schema: Any) -> Documents:
     """The documents with the columns and types of a corpus; those that they lack are null, others are left out."""
     absent = pa.nulls(documents.n_documents)
     columns = {
-        field.name: _as_type(documents.metadata.get(field.name, absent), field.type, field.name)
+        field.name: as_known(documents.metadata.get(field.name, absent), field.type, field.name)
         for field in schema
         if field.name not in OWN_COLUMNS
     }
-    ids = _as_type(documents.document_id, schema.field("document_id").type, "ids")
+    ids = as_known(documents.document_id, schema.field("document_id").type, "ids")
     kind = schema.field("counts").type.value_type.to_pandas_dtype()
     return replace(documents, document_id=ids, metadata=columns, counts=documents.counts.astype(kind))
-
-
-def _as_type(values: Any, kind: Any, name: str) -> Any:
-    try:
-        return values.cast(kind)
-    except pa.ArrowInvalid as error:
-        raise InputError(
-            f"{name} of the added documents are {values.type}, those of the corpus {kind}; correct them, or fit again"
-        ) from error

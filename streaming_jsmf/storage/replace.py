@@ -55,7 +55,7 @@ PAUSES = (0.01, 0.05, 0.2, 1.0)
 
 #: Files of corpora, directories of topic shares, and partial results in a store, relative to their root.
 _OF_A_RESULT = re.compile(
-    r"manifest\.json|files\.arrow|(vocabulary|quarantine)\.parquet|documents/[^/]+\.parquet|_shares\.json|part-\d+\.parquet"
+    r"manifest\.json|(files|keys)\.arrow|(vocabulary|quarantine)\.parquet|documents/[^/]+\.parquet|_shares\.json|part-\d+\.parquet"
     r"|partials/[^/]+/arrays\.bin"
 )
 
