@@ -1,8 +1,8 @@
 """The files of a source, recorded with a corpus that follows it.
 
-``files.arrow`` has a row for each file: ``source`` and ``path`` of the file without secrets, ``state`` and ``sha256`` (""
-if unknown), the number of the source in the order of ``arrival``, and the number of ``documents`` in the corpus, which
-may be 0. Corpora of earlier versions have a row for each run of documents of a file instead, and no ``arrival``.
+``files.arrow`` has a row for each file: ``source`` and ``path`` of the file without secrets, ``state`` and ``sha256``
+("" if unknown), the number of the source in the order of ``arrival``, and the number of ``documents`` in the corpus,
+which may be 0. Corpora of earlier versions have a row for each run of documents of a file instead, and no ``arrival``.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class SourceFiles:
         return found.replace_schema_metadata(noted)
 
     def followed(self, table: Any) -> Followed:
-        """Compare the files of a corpus with those of this source, each of which is the place of at most one of them."""
+        """Compare the files of a corpus with those of this source, each of which is the place of at most one."""
         rows = table.to_pylist()
         held = {row["path"]: number for number, row in enumerate(rows) if self._is_same(row)}
         # A file that was moved has its contents, or its name, size and time.
@@ -177,7 +177,7 @@ class SourceFiles:
 
 
 def ranks(table: Any) -> NDArray[np.int64]:
-    """The place of each file of a table in the order in which a later one replaces documents: sources as they arrived."""
+    """The place of each file in the order in which later ones replace documents: of the sources, then of the paths."""
     rows = table.to_pylist()
     order = sorted(range(len(rows)), key=lambda i: (rows[i]["arrival"], order_of(rows[i]["path"])))
     found = np.empty(len(rows), np.int64)
@@ -192,13 +192,13 @@ def order_of(path: str) -> tuple[str, str]:
 
 
 def _keys(source: str, path: str, state: str, sha256: str) -> list[str]:
-    """What a file keeps when it is moved: its contents or name, size and time, and the names of folders that are metadata."""
+    """What a moved file keeps: its contents or name, size and time, and the names of folders that are metadata."""
     names = json.dumps(names_in_folders(source, path))
     return [f"{key} {names}" for key in (sha256, state and f"{path.rpartition('/')[2]} {state}") if key]
 
 
 def one_row_each(table: Any) -> Any:
-    """Return the table of files; of an earlier version, whose files are those of one source, and then data in memory."""
+    """Return the table of files; one of an earlier version has those of one source, and then data in memory."""
     if "arrival" in table.schema.names:
         return table
     rows: dict[str, dict[str, Any]] = {}

@@ -10,23 +10,25 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import IngestRequest, Vanished
 from streaming_jsmf.corpus.footer import Shard, open_parquet
-from streaming_jsmf.corpus.format import DOCUMENTS, Corpus, open_corpus, read_manifest
+from streaming_jsmf.corpus.format import DOCUMENTS, QUARANTINE_NAME, Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Dropped, Json, Manifest, ShardEntry, as_number
 from streaming_jsmf.corpus.records import OWN_COLUMNS, Documents, Place, checked_bags
 from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter
 from streaming_jsmf.corpus.vocabulary import WordCounts
 from streaming_jsmf.corpus.write import Origin, finish_directory
+from streaming_jsmf.display import location as located_at
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.ingestion.files import (
@@ -44,6 +46,7 @@ from streaming_jsmf.ingestion.ingest import run_ingest
 from streaming_jsmf.ingestion.job import Ingest
 from streaming_jsmf.ingestion.losses import DUPLICATE, REASONS, STEPS, NothingLeftError, warn_of_losses
 from streaming_jsmf.ingestion.plan import plan_ingest
+from streaming_jsmf.ingestion.readers.listing import NoFilesError
 from streaming_jsmf.ingestion.repeats import ENTRIES_NAME, ENTRY, add_ids, packed, read_entries, settled
 from streaming_jsmf.ingestion.shards import as_known
 from streaming_jsmf.ingestion.tokens.stop_words import LANGUAGES, NONE
@@ -53,7 +56,7 @@ from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.csr import count_columns
 from streaming_jsmf.storage.lock import recover, sole_writer, work_place
-from streaming_jsmf.storage.paths import StorePath, exists, make_directory, store_path
+from streaming_jsmf.storage.paths import StorePath, exists, make_directory, normalize, store_path
 from streaming_jsmf.storage.replace import (
     file_written,
     put_files,
@@ -156,9 +159,12 @@ def grow_corpus(
 ) -> Corpus:
     """Make the corpus at ``place`` follow its source, with the words that it has; return it.
 
-    Reads the new and changed files of the source, and one pass over the ids of the corpus. Documents replace those of
-    the same id. Files of other sources, and data in memory that were added before, stay. ``reading`` overrides how the
-    corpus was read. Its settings count the changes (``CHANGES``) since the corpus with the fingerprint ``since``.
+    It has the documents that one ingest of the present files would have. Reads the new and changed files of the source,
+    those whose documents come back because others are gone, and the hashes of all ids and documents. Files of other
+    sources, and data in memory that were added before, stay. ``reading`` overrides how the corpus was read. The
+    settings of the corpus count the changes (``CHANGES``) since the one with the fingerprint ``since``.
+
+    Memory: 100 bytes for each document that was ever read and whose file is there.
 
     Raises ``InputError`` if the corpus does not record its files, more than half of its documents would vanish (without
     ``vanished``), none would be left, or as ``ingest``.
@@ -168,11 +174,14 @@ def grow_corpus(
     with located(source, added if execution.elsewhere else None, numbered=known.grown.numbered) as location:
         request = _as_before(reading or IngestRequest(), known, location.path)
         while True:
-            planned, origin = plan_ingest(
-                location, added, request, choose=lambda files: files.followed(known.files).new | again
-            )
-            assert planned.files is not None
-            followed = planned.files.followed(known.files)
+            files, plan = SourceFiles(located_at(normalize(location.path)), {}), None
+            try:
+                plan = plan_ingest(location, added, request, choose=partial(_to_read, known, again))
+                files = plan[0].files or files
+            except NoFilesError:
+                if not files.followed(known.files).vanished.any():
+                    raise
+            followed = files.followed(known.files)
             _note_moved(place, known, followed)
             gone = followed.vanished & (vanished != "keep")
             _require_few_gone(known, gone, vanished)
@@ -180,23 +189,31 @@ def grow_corpus(
             if not (gone.any() or followed.changed.any() or followed.new or again or unsettled):
                 _remove(added)
                 return known.corpus
-            batch = _read(planned, origin, known, execution, listener)
-            change = _Growing(known, planned.files, followed, gone, again, batch)
+            batch = _Batch.of_nothing(files, known)
+            if plan is not None and plan[0].units:
+                batch = _read(*plan, batch, known, execution, listener)
+            change = _Growing(known, files, followed, gone, again, batch)
             # Documents that lost to others which are gone.
             wanted = frozenset(change.files.filter(pa.array(change.wanted > 0))["path"].to_pylist())
-            if not wanted & planned.files.states.keys():
+            if not wanted & files.states.keys():
                 break
-            again |= wanted & planned.files.states.keys()
+            again |= wanted & files.states.keys()
     with sole_writer(place):
         made = change.written(place, since)
     _remove(added)
     return made
 
 
+def _to_read(known: _Known, again: frozenset[str], files: SourceFiles) -> frozenset[str]:
+    return files.followed(known.files).new | again
+
+
 def _note_moved(place: StorePath, known: _Known, followed: Followed) -> None:
     """Record where the files are now: one that is moved first and changed later would be taken for a new one."""
     if followed.table == known.files:
         return
+    if not exists(place / ENTRIES_NAME):  # of an earlier version, whose table of files has what is needed
+        write_table(place / ENTRIES_NAME, packed(known.entries))
     noted = known.files.schema.metadata
     if (np.argsort(ranks(followed.table)) != np.argsort(ranks(known.files))).any():
         noted = {**noted, UNSETTLED: "True"}
@@ -252,24 +269,27 @@ def _as_before(request: IngestRequest, known: _Known, source: str) -> IngestRequ
 
 @dataclass(frozen=True)
 class _Batch:
-    """What was read: its ``entries``, by the number of the file in ``files``, and its corpus, unless nothing was kept."""
+    """What was read: ``entries``, by the number of the file in ``files``, and the corpus, unless nothing was kept."""
 
     files: Any
     entries: NDArray[Any]
     made: _Known | None = None
     dropped: Sequence[Dropped] = ()
     read: Mapping[str, Json] = field(default_factory=dict)
+    quarantine: Sequence[Any] = ()
+
+    @classmethod
+    def of_nothing(cls, files: SourceFiles, known: _Known) -> _Batch:
+        none = np.zeros(len(files.states), np.int64)
+        table = files.table(none, numbered=known.grown.numbered, kinds={})
+        return cls(table, np.empty(0, ENTRY))
 
 
-def _read(planned: Ingest, origin: Origin, known: _Known, execution: Execution, listener: Listener) -> _Batch:
+def _read(
+    planned: Ingest, origin: Origin, nothing: _Batch, known: _Known, execution: Execution, listener: Listener
+) -> _Batch:
     """Read the files that were chosen; documents that other files or texts replace stay until all are compared."""
     grown, settings = known.grown, known.manifest.settings
-    assert planned.files is not None
-    nothing = planned.files.table(
-        np.zeros(len(planned.files.states), np.int64), numbered=grown.numbered, kinds={}
-    )
-    if not planned.units:
-        return _Batch(nothing, np.empty(0, ENTRY))
     rules: dict[str, Any] = {key: settings[key] for key in _RULES if key in settings}
     before = {"documents_before": grown.documents_read}
     request, arguments = {**origin.request, **before}, {**planned.folder.arguments, **before}
@@ -283,13 +303,22 @@ def _read(planned: Ingest, origin: Origin, known: _Known, execution: Execution, 
         run_ingest(planned, origin, execution, listener, overwrite=True)
     except NothingLeftError as empty:
         warn_of_losses(empty.dropped, 0, empty.settings.get("tokens_read"))
-        entries = np.concatenate([np.empty(0, ENTRY), *empty.entries])
-        return _Batch(nothing, entries, None, empty.dropped, empty.settings)
+        entries = np.concatenate([nothing.entries, *empty.entries])
+        return _Batch(nothing.files, entries, None, empty.dropped, empty.settings, empty.quarantine)
     made = _Known.at(folder.target)
     if made.grown.numbered != grown.numbered:
         wrong = "ids, and others are numbered" if grown.numbered else "no ids, and others have some"
         raise InputError(f"added documents have {wrong}; use {option.id} as for fit, or fit again")
-    return _Batch(made.files, made.entries, made, made.manifest.dropped, made.manifest.settings)
+    bad = _quarantine(folder.target)
+    return _Batch(made.files, made.entries, made, made.manifest.dropped, made.manifest.settings, bad)
+
+
+def _quarantine(corpus: StorePath) -> list[Any]:
+    """The bad records of a corpus, as tables."""
+    if not exists(corpus / QUARANTINE_NAME):
+        return []
+    with open_parquet(str(corpus / QUARANTINE_NAME)) as file:
+        return [file.read(use_threads=False)]
 
 
 class _Growing:
@@ -358,6 +387,9 @@ class _Growing:
             write_table(made / ENTRIES_NAME, packed(entries))
             files = self._files(entries)
             write_table(made / FILES_NAME, files)
+            if bad := [*_quarantine(place), *self.batch.quarantine]:
+                with file_written(made / QUARANTINE_NAME) as beside:
+                    pq.write_table(pa.concat_tables(bad), beside, compression="zstd")
             origin = self._origin(kept, dropped, since, files)
             forms = corpus.vocabulary().forms
             finish_directory(made, shards, counts, origin, None if forms is None else pa.array(forms))
@@ -373,7 +405,7 @@ class _Growing:
             )
 
     def _entries(self, kept: NDArray[np.bool_], rows: Sequence[NDArray[np.bool_]]) -> NDArray[Any]:
-        """The entries in the order of the corpus: of shards that stay, of rewritten ones, of what was added; the rest."""
+        """The entries in the order of the corpus: shards that stay, rewritten ones, what was added; then the others."""
         numbers = np.flatnonzero(self.before[: self.n_known] == 0)
         parts = np.split(numbers, np.cumsum([len(each) for each in rows])[:-1])
         order = sorted(range(len(parts)), key=lambda number: not rows[number].all())
@@ -397,7 +429,7 @@ class _Growing:
     def _written_shards(
         self, folder: Path, made: StorePath, rows: Sequence[NDArray[np.bool_]], added: NDArray[np.bool_]
     ) -> tuple[list[ShardEntry], WordCounts, list[Dropped]]:
-        """Write the shards that do not stay, in a local folder first; return all, the words' counts, and what was lost."""
+        """Write the shards that do not stay, in a local folder first; return all, the counts, and what was lost."""
         corpus, words = self.known.corpus, self.known.corpus.vocabulary()
         entries = {entry.name: entry for entry in self.known.manifest.shards}
         per_shard = self.known.manifest.request.get("tokens_per_shard") or ShardLimits.tokens_per_shard
@@ -440,7 +472,7 @@ class _Growing:
     def _rewritten(
         self, rows: Sequence[NDArray[np.bool_]], added: NDArray[np.bool_]
     ) -> Iterator[tuple[Documents, NDArray[np.bool_], NDArray[np.int64]]]:
-        """Yield the documents of shards that do not stay and of the batch, which stay, and the steps that leave them out."""
+        """Yield documents of shards that do not stay and of the batch, which stay, and what leaves out the others."""
         steps = np.where(self.entries["file"] < 0, 0, self.entries["step"])
         mine = np.split(
             steps[: self.n_known][self.before[: self.n_known] == 0], np.cumsum([*map(len, rows)])[:-1]

@@ -31,6 +31,7 @@ from streaming_jsmf.ingestion.losses import (
     losses_of_writing,
     nothing_left,
     require_few_losses,
+    saved,
     warn_of_losses,
     write_quarantine,
 )
@@ -54,14 +55,13 @@ from streaming_jsmf.ingestion.words import (
     with_language,
     word_counts,
 )
-from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.workspace import Publish
 from streaming_jsmf.process_limits import PROCESS_BYTES
 from streaming_jsmf.storage.paths import AnyPath, StorePath, is_url, normalize
 from streaming_jsmf.storage.replace import file_written
-from streaming_jsmf.storage.tables import write_pieces, write_table
+from streaming_jsmf.storage.tables import read_table, write_pieces, write_table
 
 logger = logging.getLogger(__name__)
 
@@ -200,7 +200,10 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, publish: Publish
     if not pieces:
         first = first_bad_record(ingest)
         message = f"{target} would be an empty corpus: the source has no valid document{first}"
-        raise InputError(message) if first else NothingLeftError(message, (), {})
+        if first and ingest.grows is None:
+            raise InputError(message)
+        reading = losses_of_reading(ingest, contents.bad, contents.boilerplate)
+        raise NothingLeftError(message, reading, _totals_read((), reading), (), _bad_records(ingest))
     _require_many_or_short(ingest, pieces)
     ingest = find_repeated_ids(ingest, executor, pieces, contents.id_types, contents.id_faults)
     n_documents = sum(piece.documents for piece in pieces)
@@ -222,7 +225,8 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, publish: Publish
     read |= {} if ingest.grows is None else new_words(ingest, n_documents, counted)
     if not used.any() and not ingest.keeps_any_document:
         what_was_read = [*_entries(ingest, pieces)] if ingest.recorded else []
-        raise NothingLeftError(nothing_left(ingest, dropped), dropped, read, what_was_read)
+        message = nothing_left(ingest, dropped)
+        raise NothingLeftError(message, dropped, read, what_was_read, _bad_records(ingest))
     require_few_losses(ingest, dropped, read["documents_read"])
     if n_unused:
         step, totals = REWRITE, totals.take(used)
@@ -249,6 +253,10 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, publish: Publish
             write_table(made / FILES_NAME, files)
         described = replace(origin, dropped=dropped, settings=settings)
         finish_directory(made, entries, totals, described, full_forms(forms, totals.words))
+
+
+def _bad_records(ingest: Ingest) -> list[Any]:
+    return [read_table(path) for path in saved(ingest)] if ingest.recorded else []
 
 
 def _entries(ingest: Ingest, pieces: Sequence[Piece]) -> Iterator[NDArray[Any]]:

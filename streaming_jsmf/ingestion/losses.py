@@ -117,7 +117,7 @@ def warn_of_losses(dropped: Sequence[Dropped], kept: int, tokens_read: Any) -> N
 
 
 class NothingLeftError(InputError):
-    """No document is left: what was dropped, the ``settings`` that count what was read, and ``repeats.ENTRY`` of it."""
+    """No document is left: what was dropped, settings that count what was read, its entries, and its bad records."""
 
     def __init__(
         self,
@@ -125,9 +125,10 @@ class NothingLeftError(InputError):
         dropped: Sequence[Dropped],
         settings: Mapping[str, Any],
         entries: Sequence[Any] = (),
+        quarantine: Sequence[Any] = (),
     ) -> None:
         super().__init__(message)
-        self.dropped, self.settings, self.entries = tuple(dropped), settings, entries
+        self.dropped, self.settings, self.entries, self.quarantine = dropped, settings, entries, quarantine
 
 
 def nothing_left(ingest: Ingest, dropped: Sequence[Dropped]) -> str:
@@ -166,7 +167,7 @@ def _remedy(lost: Dropped, dropped: Sequence[Dropped]) -> str:
     few = [words[rule.step] for rule in rules] or [option.stop_words]
     remedies: dict[str, list[Any]] = {
         _BAD: ["its column reason says why"],
-        **dict.fromkeys(("repeated_id", "replaced"), [option.id("none")]),
+        **{key: [option.id("none")] for key in ("repeated_id", "replaced")},
         "duplicates": [option.duplicates("keep")],
         "min_distinct_words": few,
         "min_tokens": [option.min_tokens, *few],
@@ -195,7 +196,7 @@ def save_bad(path: Path, ingest: Ingest, bad: Sequence[tuple[Unit, BadRecord]]) 
 
 def first_bad_record(ingest: Ingest) -> str:
     """The place of the first bad record, and why it is bad, for a message; empty without bad records."""
-    for path in _saved(ingest):
+    for path in saved(ingest):
         [row] = read_table(path).slice(0, 1).to_pylist()
         place = "" if row["row"] is None else f", row {row['row']} from 0"
         return f"; the first is {row['file']}{place}: {row['reason']}"
@@ -204,7 +205,7 @@ def first_bad_record(ingest: Ingest) -> str:
 
 def write_quarantine(ingest: Ingest, corpus: StorePath) -> None:
     """Write all bad records, if any, in the order of units, with one file of them in memory at a time."""
-    if paths := list(_saved(ingest)):
+    if paths := [*saved(ingest)]:
         with (
             file_written(corpus / QUARANTINE_NAME) as place,
             pq.ParquetWriter(place, _QUARANTINE, compression="zstd") as writer,
@@ -213,7 +214,8 @@ def write_quarantine(ingest: Ingest, corpus: StorePath) -> None:
                 writer.write_table(read_table(path))
 
 
-def _saved(ingest: Ingest) -> Iterator[StorePath]:
+def saved(ingest: Ingest) -> Iterator[StorePath]:
+    """Yield the files with the bad records of all units."""
     for step in ("scatter", "read", "write"):
         checkpoints = ingest.folder.checkpoints(step)
         for record in in_threads(checkpoints.read_metadata, sorted(checkpoints.committed().parts, key=int)):

@@ -275,7 +275,7 @@ def _has_passages(ingest: Ingest) -> bool:
 def _repeated_ids(
     keys: NDArray[Any], files: NDArray[Any], last: NDArray[Any], first: NDArray[Any], *, passages: bool
 ) -> NDArray[np.int64]:
-    """Steps of documents with ids that others have, sorted by id and then from the ``last`` file of each to the first."""
+    """Steps of documents with equal ids, sorted by id and then from the ``last`` file of each to the first."""
     starts = np.ones(len(keys), bool)
     starts[1:] = (first[1:] != first[:-1]) | (files[1:] != files[:-1])
     of_file = np.maximum.accumulate(np.where(starts, np.arange(len(keys)), 0))
@@ -318,7 +318,7 @@ def packed(keys: NDArray[Any]) -> Any:
 
 
 def equal_keys(keys: NDArray[Any], *places: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the keys that others equal, sorted by key and then by ``places``, and for each of them the first of its key."""
+    """Return the keys that others equal, sorted by key and then by ``places``, and for each the first of its key."""
     high, low = keys["high"], keys["low"]
     # Nearly all keys are distinct, and equal ones have equal first halves.
     ordered = np.sort(high)
@@ -357,7 +357,7 @@ def read_entries(path: StorePath) -> NDArray[Any]:
 def settled(
     entries: NDArray[Any], rank: NDArray[np.int64], *, by_id: bool, drop_duplicates: bool
 ) -> NDArray[np.int64]:
-    """Return the step that leaves out each document because of another one, as in one ingest of all files; 0 for the rest.
+    """Return the step that leaves out each document because of another one in one ingest of all files, or 0.
 
     ``rank`` has the place of each file in the order of the files.
     """
