@@ -1,8 +1,9 @@
 """The files of a source, recorded with a corpus that follows it.
 
 ``files.arrow`` has a row for each file: ``source`` and ``path`` of the file without secrets, ``state`` and ``sha256``
-("" if unknown), the number of the source in the order of ``arrival``, and the number of ``documents`` in the corpus,
-which may be 0. Corpora of earlier versions have a row for each run of documents of a file instead, and no ``arrival``.
+("" if unknown), the number of the source in the order of ``arrival``, and the numbers of ``documents`` in the corpus,
+which may be 0, and of those ``wanted``: others replaced them and are gone, but the file cannot be read with its source.
+Corpora of earlier versions have a row for each run of documents of a file instead, without ``arrival``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ NUMBERED, KINDS, GUESSED_ID, UNSETTLED = b"numbered", b"kinds", b"guessed_id", b
 SCHEMA = pa.schema(
     {
         **{name: pa.string() for name in ("source", "path", "state", "sha256")},
-        **{name: pa.int64() for name in ("arrival", "documents")},
+        **{name: pa.int64() for name in ("arrival", "documents", "wanted")},
     }
 )
 
@@ -124,7 +125,7 @@ class SourceFiles:
     ) -> Any:
         """The table of a corpus with so many documents of each file."""
         rows = [
-            (self.source, path, *state, 0, number)
+            (self.source, path, *state, 0, number, 0)
             for (path, state), number in zip(self.states.items(), np.asarray(documents).tolist(), strict=True)
         ]
         found = pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], SCHEMA)
@@ -204,6 +205,8 @@ def one_row_each(table: Any) -> Any:
     rows: dict[str, dict[str, Any]] = {}
     for row in table.to_pylist():
         data = max((each["arrival"] for each in rows.values()), default=0) + 1
-        known = rows.setdefault(row["path"], {**row, "arrival": 0 if row["source"] else data, "documents": 0})
+        known = rows.setdefault(
+            row["path"], {**row, "arrival": 0 if row["source"] else data, "documents": 0, "wanted": 0}
+        )
         known["documents"] += row["documents"]
     return pa.Table.from_pylist([*rows.values()], SCHEMA).replace_schema_metadata(table.schema.metadata)

@@ -185,7 +185,8 @@ def grow_corpus(
             _note_moved(place, known, followed)
             gone = followed.vanished & (vanished != "keep")
             _require_few_gone(known, gone, vanished)
-            unsettled = UNSETTLED in (known.files.schema.metadata or {})
+            wanted = followed.held & (np.asarray(known.files["wanted"]) > 0)
+            unsettled = UNSETTLED in known.files.schema.metadata or wanted.any()
             if not (gone.any() or followed.changed.any() or followed.new or again or unsettled):
                 _remove(added)
                 return known.corpus
@@ -194,10 +195,12 @@ def grow_corpus(
                 batch = _read(*plan, batch, known, execution, listener)
             change = _Growing(known, files, followed, gone, again, batch)
             # Documents that lost to others which are gone.
-            wanted = frozenset(change.files.filter(pa.array(change.wanted > 0))["path"].to_pylist())
-            if not wanted & files.states.keys():
+            more = {
+                *change.files.filter(pa.array(change.wanted > 0))["path"].to_pylist()
+            } & files.states.keys()
+            if not more:
                 break
-            again |= wanted & files.states.keys()
+            again |= more
     with sole_writer(place):
         made = change.written(place, since)
     _remove(added)
@@ -417,13 +420,10 @@ class _Growing:
 
     def _files(self, entries: NDArray[Any]) -> Any:
         numbers = np.bincount(entries["file"][entries["step"] == 0], minlength=self.files.num_rows)
-        index = SCHEMA.get_field_index("documents")
-        files = self.files.set_column(index, "documents", pa.array(numbers, pa.int64()))
-        noted = dict(self.known.files.schema.metadata or {})
-        noted.pop(UNSETTLED, None)
-        # Files of another source may be read again with it.
-        if self.files.filter(pa.array(self.wanted > 0)).filter(pc.field("source") != "").num_rows:
-            noted[UNSETTLED] = b"True"
+        files = self.files.drop_columns(["documents", "wanted"])
+        for name, column in (("documents", numbers), ("wanted", self.wanted)):
+            files = files.append_column(name, pa.array(column, pa.int64()))
+        noted = {key: value for key, value in self.known.files.schema.metadata.items() if key != UNSETTLED}
         return files.replace_schema_metadata(noted)
 
     def _written_shards(

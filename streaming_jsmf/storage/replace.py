@@ -220,7 +220,7 @@ def store_written(
             place.fs.pipe_file((place / MARK).path, b"")
     except FileNotFoundError as error:
         raise InputError(
-            f"{target}: cannot be written ({first_line(error)}); make the bucket first"
+            f"{target}: cannot be written, because it is not found ({first_line(error)}); check that its bucket exists"
         ) from error
     try:
         yield place
