@@ -182,6 +182,24 @@ def test_equal_files_that_are_moved_count_once(ids: bool, tmp_path: Path) -> Non
     assert read_manifest(growing.place).settings.get("documents_added", 0) == 0
 
 
+def test_an_interrupted_update_of_files_that_were_swapped_is_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = rows("xy", "old"), rows("xy", "new", "wccc")
+    growing = Growing(tmp_path).made({"day1.csv": old, "day2.csv": new})
+    write_files(growing.source, {**BASE, "day1.csv": new, "day2.csv": old})
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("streaming_jsmf.ingestion.grow.finish_directory", killed)
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                growing.grow()
+    assert notes(growing.becomes({"day1.csv": new, "day2.csv": old})) == dict.fromkeys("xy", "old")
+
+
 def test_a_passage_of_a_replaced_document_does_not_stay(tmp_path: Path) -> None:
     growing = Growing(tmp_path, split=2).made({"a.csv": [("x", "old", "waaa wbbb wccc wddd weee wfff")]})
     files = {"a.csv": [("x", "old", "waaa wbbb wccc wddd weee wfff")], "b.csv": [("x", "new", "whhh")]}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -332,7 +332,8 @@ class _Growing:
     gone : (files of the corpus,) Whether the file has vanished, and its documents go.
     again : Paths of files that are read again, because other documents lost to theirs, or theirs to others.
     files : The files, of which those that were read come last.
-    entries, steps : What was and is read of all files, and the step that leaves out each document now.
+    entries, before, kept : What was and is read of all files, with the steps that leave out documents now; those steps
+        before; and whether a document is in the corpus that is written.
     wanted : (files,) Number of documents of each file that lost to others, which are gone, and were not read again.
     """
 
@@ -352,7 +353,6 @@ class _Growing:
         theirs = batch.files.set_column(SCHEMA.get_field_index("arrival"), "arrival", arrival)
         rows = [known.files.filter(pa.array(~leaving)), theirs.filter(pa.array(is_read))]
         self.files = pa.concat_tables([table.replace_schema_metadata(None) for table in rows])
-        self.n_known = len(known.entries)
         self.entries = np.concatenate([known.entries, batch.entries])
         numbers = np.where(leaving, -1, np.cumsum(~leaving) - 1)
         added = np.where(is_read, np.cumsum(is_read) - 1 + (~leaving).sum(), -1)
@@ -364,62 +364,53 @@ class _Growing:
         lost[here] = settled(
             self.entries[here], ranks(self.files), by_id=not known.grown.numbered, drop_duplicates=drop
         )
-        could_stay = np.isin(self.before, (0, *REASONS))
+        has_lost, could_stay = np.isin(self.before, [*REASONS]), np.isin(self.before, (0, *REASONS))
         self.entries["step"] = np.where(could_stay & (lost > 0), lost, self.before)
-        wanted = here & np.isin(self.before, [*REASONS]) & (lost == 0)
+        self.kept = here & (self.before == 0) & (lost == 0)
+        wanted = here & has_lost & (lost == 0)
         self.wanted = np.bincount(self.entries["file"][wanted], minlength=self.files.num_rows)
 
     def written(self, place: StorePath, since: str) -> Corpus:
         """Write the corpus that replaces the one at ``place``."""
-        corpus = self.known.corpus
-        kept = (self.before == 0) & (self.entries["file"] >= 0) & (self.entries["step"] == 0)
-        mine, theirs = (self.before[part] == 0 for part in (slice(self.n_known), slice(self.n_known, None)))
-        stay, added = kept[: self.n_known][mine], kept[self.n_known :][theirs]
-        starts = np.cumsum([0, *(shard.rows for shard in corpus.shards)])
-        rows = np.split(stay, starts[1:-1])
-        staying = [shard.name for shard, of_shard in zip(corpus.shards, rows, strict=True) if of_shard.all()]
+        corpus, kept = self.known.corpus, self.kept
         if not kept.any():
             raise InputError(f"{place}: no document would be left; remove the corpus instead")
-        self._warn_of_wanted()
-        with (
-            store_written(place, overwrite=True, keep=staying) as made,
-            temporary_folder(made if isinstance(made, Path) else None, ".shards-") as folder,
-        ):
-            shards, counts, dropped = self._written_shards(folder, made, rows, added)
-            entries = self._entries(kept, rows)
-            write_table(made / ENTRIES_NAME, packed(entries))
-            files = self._files(entries)
-            write_table(made / FILES_NAME, files)
-            if bad := [*_quarantine(place), *self.batch.quarantine]:
-                with file_written(made / QUARANTINE_NAME) as beside:
-                    pq.write_table(pa.concat_tables(bad), beside, compression="zstd")
-            origin = self._origin(kept, dropped, since, files)
-            forms = corpus.vocabulary().forms
-            finish_directory(made, shards, counts, origin, None if forms is None else pa.array(forms))
-        return open_corpus(str(place))
-
-    def _warn_of_wanted(self) -> None:
-        """Warn of documents that would come back if their file could be read."""
         if number := int(self.wanted.sum()):
             logger.warning(
                 "%d documents that others had replaced cannot be read again, because they are from data in memory or "
                 "another source; give these again",
                 number,
             )
+        every = [
+            (made, shard) for made in (self.known, self.batch.made) if made for shard in made.corpus.shards
+        ]
+        ends = np.cumsum([shard.rows for _, shard in every])
+        held = np.split(np.flatnonzero(self.before == 0), ends[:-1])
+        parts = [(*each, rows) for each, rows in zip(every, held, strict=True)]
+        staying = [part for part in parts if part[0] is self.known and kept[part[2]].all()]
+        others = [part for part in parts if not (part[0] is self.known and kept[part[2]].all())]
+        with (
+            store_written(place, overwrite=True, keep=[shard.name for _, shard, _ in staying]) as made,
+            temporary_folder(made if isinstance(made, Path) else None, ".shards-") as folder,
+        ):
+            names = [Path(shard.name).name for _, shard, _ in staying]
+            shards, counts, dropped = self._written_shards(folder, made, names, others)
+            order = np.concatenate([rows for *_, rows in (*staying, *others)])
+            rest = np.flatnonzero((self.entries["file"] >= 0) & ~kept)
+            entries = self.entries[np.concatenate([order[kept[order]], rest])]
+            write_table(made / ENTRIES_NAME, packed(entries))
+            files = self._files()
+            write_table(made / FILES_NAME, files)
+            if bad := [*_quarantine(place), *self.batch.quarantine]:
+                with file_written(made / QUARANTINE_NAME) as beside:
+                    pq.write_table(pa.concat_tables(bad), beside, compression="zstd")
+            forms = corpus.vocabulary().forms
+            origin = self._origin(dropped, since, files)
+            finish_directory(made, shards, counts, origin, None if forms is None else pa.array(forms))
+        return open_corpus(str(place))
 
-    def _entries(self, kept: NDArray[np.bool_], rows: Sequence[NDArray[np.bool_]]) -> NDArray[Any]:
-        """The entries in the order of the corpus: shards that stay, rewritten ones, what was added; then the others."""
-        numbers = np.flatnonzero(self.before[: self.n_known] == 0)
-        parts = np.split(numbers, np.cumsum([len(each) for each in rows])[:-1])
-        order = sorted(range(len(parts)), key=lambda number: not rows[number].all())
-        first = np.concatenate([parts[number][rows[number]] for number in order])
-        others = np.flatnonzero((self.entries["file"] >= 0) & ~kept)
-        added = self.n_known + np.flatnonzero(kept[self.n_known :])
-        found: NDArray[Any] = self.entries[np.concatenate([first, added, others])]
-        return found
-
-    def _files(self, entries: NDArray[Any]) -> Any:
-        numbers = np.bincount(entries["file"][entries["step"] == 0], minlength=self.files.num_rows)
+    def _files(self) -> Any:
+        numbers = np.bincount(self.entries["file"][self.kept], minlength=self.files.num_rows)
         files = self.files.drop_columns(["documents", "wanted"])
         for name, column in (("documents", numbers), ("wanted", self.wanted)):
             files = files.append_column(name, pa.array(column, pa.int64()))
@@ -427,32 +418,41 @@ class _Growing:
         return files.replace_schema_metadata(noted)
 
     def _written_shards(
-        self, folder: Path, made: StorePath, rows: Sequence[NDArray[np.bool_]], added: NDArray[np.bool_]
+        self,
+        folder: Path,
+        made: StorePath,
+        staying: Sequence[str],
+        others: Sequence[tuple[_Known, Shard, Any]],
     ) -> tuple[list[ShardEntry], WordCounts, list[Dropped]]:
-        """Write the shards that do not stay, in a local folder first; return all, the counts, and what was lost."""
-        corpus, words = self.known.corpus, self.known.corpus.vocabulary()
-        entries = {entry.name: entry for entry in self.known.manifest.shards}
+        """Write the shards that do not stay, in a local folder first; return all, the counts, and what was lost.
+
+        ``others`` are the shards of both corpora whose documents are written, with the numbers of their entries.
+        """
+        words = self.known.corpus.vocabulary()
+        entries = {Path(entry.name).name: entry for entry in self.known.manifest.shards}
         per_shard = self.known.manifest.request.get("tokens_per_shard") or ShardLimits.tokens_per_shard
-        writer = ShardWriter(folder, corpus.n_words, ShardLimits(per_shard))
+        writer = ShardWriter(folder, self.known.corpus.n_words, ShardLimits(per_shard))
         frequency, tokens = words.document_frequency.copy(), words.term_count.copy()
         lost = np.zeros_like(frequency), np.zeros_like(tokens)
         lost_documents, lost_tokens = np.zeros(len(STEPS), np.int64), np.zeros(len(STEPS))
-        staying = [shard for shard, of_shard in zip(corpus.shards, rows, strict=True) if of_shard.all()]
         make_directory(made / DOCUMENTS)
-        schema = corpus.schema()
-        self.tokens_added = float(self.batch.made.manifest.totals.tokens) if self.batch.made else 0.0
+        schema = self.known.corpus.schema()
         try:
-            for documents, stay, steps in self._rewritten(rows, added):
-                gone = _chosen(documents, ~stay)
-                count_columns(gone.ids, gone.counts, *lost)
-                lost_documents += np.bincount(steps[~stay], minlength=len(STEPS))
-                lost_tokens += np.bincount(steps[~stay], gone.tokens(), minlength=len(STEPS))
-                if stay.any():
-                    writer.write(_conformed(_chosen(documents, stay), schema))
+            for corpus, shard, rows in others:
+                for documents in corpus.documents(shard):
+                    mine, rows = rows[: documents.n_documents], rows[documents.n_documents :]
+                    stay, leaves = self.kept[mine], mine[~self.kept[mine]]
+                    gone = _chosen(documents, ~stay)
+                    count_columns(gone.ids, gone.counts, *lost)
+                    steps = np.where(self.entries["file"][leaves] < 0, 0, self.entries["step"][leaves])
+                    lost_documents += np.bincount(steps, minlength=len(STEPS))
+                    lost_tokens += np.bincount(steps, gone.tokens(), minlength=len(STEPS))
+                    if stay.any():
+                        writer.write(_conformed(_chosen(documents, stay), schema))
             written = writer.close()
         finally:
             writer.abort()
-        found = [entries[shard.name].model_copy(update={"name": Path(shard.name).name}) for shard in staying]
+        found = [entries[name].model_copy(update={"name": name}) for name in staying]
         first = 1 + max(int(Path(name).stem.rpartition("-")[2]) for name in entries)
         for number, entry in enumerate(written, first):
             name = f"part-{number:05d}.parquet"
@@ -469,23 +469,7 @@ class _Growing:
         counts = WordCounts(pa.array(words.words, pa.string()), frequency - lost[0], tokens - lost[1])
         return found, counts, dropped
 
-    def _rewritten(
-        self, rows: Sequence[NDArray[np.bool_]], added: NDArray[np.bool_]
-    ) -> Iterator[tuple[Documents, NDArray[np.bool_], NDArray[np.int64]]]:
-        """Yield documents of shards that do not stay and of the batch, which stay, and what leaves out the others."""
-        steps = np.where(self.entries["file"] < 0, 0, self.entries["step"])
-        mine = np.split(
-            steps[: self.n_known][self.before[: self.n_known] == 0], np.cumsum([*map(len, rows)])[:-1]
-        )
-        parts = [*zip(self.known.corpus.shards, rows, mine, strict=True)]
-        for shard, stay, why in (part for part in parts if not part[1].all()):
-            yield from _with(self.known.documents(shard), stay, why)
-        if made := self.batch.made:
-            theirs = steps[self.n_known :][self.before[self.n_known :] == 0]
-            every = (documents for shard in made.corpus.shards for documents in made.documents(shard))
-            yield from _with(every, added, theirs)
-
-    def _origin(self, kept: NDArray[np.bool_], lost: Sequence[Dropped], since: str, files: Any) -> Origin:
+    def _origin(self, lost: Sequence[Dropped], since: str, files: Any) -> Origin:
         """The origin of the grown corpus: read = kept + dropped still holds."""
         manifest, settings = self.known.manifest, dict[str, Json](self.known.manifest.settings)
         read = dict(self.batch.read)
@@ -493,26 +477,27 @@ class _Growing:
             read["duplicate_documents"] = int(
                 np.sum((self.entries["step"] == DUPLICATE) & (self.before != DUPLICATE))
             )
-        changes = self._changes(kept)
+        changes = self._changes()
         if settings.get(SINCE) != since or since == self.known.corpus.fingerprint:
             settings |= {**dict.fromkeys(CHANGES, 0), SINCE: since, NEW_WORDS: ""}
         settings |= {key: as_number(_number(read, key) + _number(settings, key)) for key in _READ}
         settings[NEW_WORDS] = read.get(NEW_WORDS, settings.get(NEW_WORDS))
         changes[NEW_TOKENS] += int(_number(read, NEW_TOKENS))
-        changes["tokens_added"] += int(self.tokens_added)
+        if self.batch.made:
+            changes["tokens_added"] += int(self.batch.made.manifest.totals.tokens)
         settings |= {key: as_number(_number(settings, key) + changes[key]) for key in CHANGES}
         request = {**manifest.request, "grown": fingerprint({"files": files.to_pydict()})}
         dropped = _added_up([*manifest.dropped, *self.batch.dropped, *lost])
         return Origin(dropped, manifest.attribution, manifest.source, settings, request)
 
-    def _changes(self, kept: NDArray[np.bool_]) -> Counter[str]:
+    def _changes(self) -> Counter[str]:
         """Numbers of files and documents that were added, changed and removed."""
         new, by_id = self.followed.new, not self.known.grown.numbered
         changed = frozenset(self.known.files.filter(pa.array(self.followed.changed))["path"].to_pylist())
         # Which document is which: the order of ids is nearly that of their hashes.
         names = self.entries["order"] if by_id else self.entries["words"][:, 0]
-        here = np.arange(len(names)) < self.n_known
-        out, into = (self.before == 0) & ~kept & here, kept & ~here
+        here = np.arange(len(names)) < len(self.known.entries)
+        out, into = (self.before == 0) & ~self.kept & here, self.kept & ~here
         read_again = np.append(
             _has(self.known.files, self.again)[self.known.entries["file"]],
             _has(self.batch.files, self.again)[self.batch.entries["file"]],
@@ -532,16 +517,6 @@ class _Growing:
 def _has(files: Any, paths: Collection[str]) -> NDArray[np.bool_]:
     """Mask of the files with these paths."""
     return np.asarray(pc.is_in(files["path"], value_set=pa.array(sorted(paths), pa.string())))
-
-
-def _with(
-    batches: Iterable[Documents], stay: NDArray[np.bool_], steps: NDArray[np.int64]
-) -> Iterator[tuple[Documents, NDArray[np.bool_], NDArray[np.int64]]]:
-    """Yield documents with their part of arrays."""
-    start = 0
-    for documents in batches:
-        part = slice(start, start := start + documents.n_documents)
-        yield documents, stay[part], steps[part]
 
 
 def _number(settings: Mapping[str, Json], key: str) -> float:
