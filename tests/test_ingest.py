@@ -518,21 +518,42 @@ REPEATED = (
 @pytest.mark.usefixtures("many_groups")
 def test_a_repeated_id_is_quarantined_with_its_words(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    for name, lines in {"x": REPEATED[:2], "y": ["{", *REPEATED[2:]]}.items():
+    for name, lines in {"x": ['{"id": "d", "text": "owl"}'], "y": ["{", *REPEATED]}.items():
         (tmp_path / "in" / f"{name}.jsonl").write_text("\n".join(lines))
     rules = {**LOOSE, "stop_words": "english", "duplicates": "drop"}
     corpus = make(tmp_path / "in", tmp_path / "out", rules, on_bad_record="quarantine", read=BY_ID)
     # c has the words of the second a, which is not there any more.
-    assert list(bags_of(corpus)) == ["a", "b", "c"]
+    assert list(bags_of(corpus)) == ["d", "a", "b", "c"]
     found = [(row["row"], row["record"]) for row in quarantined(tmp_path / "out")]
     assert found[0] == (0, b"{")
     records = [(row, json.loads(record)) for row, record in found[1:]]
     assert records == [
-        (1, {"document_id": "a", "words": {"fox": 2, "gnu": 1, "the": 1}}),
-        (3, {"document_id": "a", "words": {}}),
+        (3, {"document_id": "a", "words": {"fox": 2, "gnu": 1, "the": 1}}),
+        (5, {"document_id": "a", "words": {}}),
     ]
     assert dropped(tmp_path / "out")["repeated_id"][1] == 2
     require_sums(tmp_path / "out")
+
+
+@pytest.mark.usefixtures("many_groups")
+@pytest.mark.parametrize("scheduler", [ALONE, Execution("threads", 3)])
+def test_a_document_replaces_those_of_its_id_in_earlier_files(scheduler: Execution, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name, lines in {"x": REPEATED[:2], "y": REPEATED[2:4], "z": REPEATED[4:]}.items():
+        (tmp_path / "in" / f"{name}.jsonl").write_text("\n".join(lines))
+    rules = {**LOOSE, "min_tokens": 1, "duplicates": "drop"}
+    corpus = make(tmp_path / "in", tmp_path / "out", rules, scheduler, read=BY_ID)
+    # The last a has no word.
+    assert list(bags_of(corpus)) == ["b", "c"]
+    found = dropped(tmp_path / "out")
+    assert {step: found[step][1:] for step in ("replaced", "duplicates", "min_tokens")} == {
+        "replaced": (2, 7),
+        "duplicates": (0, 0),
+        "min_tokens": (1, 0),
+    }
+    require_sums(tmp_path / "out")
+    with pytest.raises(InputError, match=r"2 whose id is that of a later file .*max_dropped='100%'"):
+        make(tmp_path / "in", tmp_path / "other", rules, read=BY_ID, max_dropped=0.3)
 
 
 @pytest.mark.usefixtures("many_groups")

@@ -34,7 +34,7 @@ from streaming_jsmf.storage.tables import write_ranges
 TOKENS_PER_SHARD = 20_000_000
 
 #: Layout of a workspace, one of its arguments: unfinished work with another layout is refused.
-LAYOUT = {"layout": 7}
+LAYOUT = {"layout": 8}
 
 _COUNTS = "counts.arrow"
 

@@ -210,6 +210,7 @@ class PieceWriter:
         self._stem, self._n_words, self._n_ranges = stem, n_words or 0, ingest.ranges
         self._open_vocabulary = n_words is None
         self._guessed = ingest.guessed_id is not None
+        self._passages = ingest.source.tokenizer.options.split is not None
         self._file: Any = None
         self._stream: Any = None
         self._schema: Any = None
@@ -297,7 +298,8 @@ class PieceWriter:
         keys["ordinal"] = self.documents + np.arange(batch.n_documents)
         keys["unit"], keys["row"] = unit, batch.rows
         if batch.document_id is not None and not batch.id_faults:
-            keys = identity_keys(keys, batch.document_id, as_texts=self._guessed)
+            ids = batch.document_id
+            keys = identity_keys(keys, ids, as_texts=self._guessed, passages=self._passages)
             self._keys["identities"].append(keys)
         self._keys["contents"].append(contents_keys(keys, batch.indptr, codes, batch.counts, self._hashes))
 

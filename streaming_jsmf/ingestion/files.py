@@ -1,47 +1,76 @@
 """The files of a source, recorded with a corpus that follows it.
 
-``files.arrow`` has a row for each run of documents of the same file, in the order of the documents, and one for each
-file without documents: ``source`` and ``path`` of the file without secrets, ``state`` and ``sha256`` ("" if unknown),
-and the number of ``documents``.
+``files.arrow`` has a row for each file: ``source`` and ``path`` of the file without secrets, ``state`` and ``sha256``
+("" if unknown), the number of the source in the order of ``arrival``, and the numbers of ``documents`` in the corpus,
+which may be 0, and of those ``wanted``: others replaced them and are gone, but the file cannot be read with its source.
+Corpora of earlier versions have a row for each run of documents of a file instead, without ``arrival``.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from streaming_jsmf.display import location
+from streaming_jsmf.ingestion.readers.records import names_in_folders
 from streaming_jsmf.storage.results import FileContents
 
 FILES_NAME = "files.arrow"
 
-#: Key of the metadata of the table: whether the documents were numbered, because they have no ids.
-NUMBERED = b"numbered"
+#: Keys of the metadata of the table: whether the documents were numbered, because they have no ids; the kind of the
+#: values of each column of metadata, such as dates with the day first; the column that was guessed to hold the ids; and
+#: whether files were moved since it was settled which documents replace others.
+NUMBERED, KINDS, GUESSED_ID, UNSETTLED = b"numbered", b"kinds", b"guessed_id", b"unsettled"
 
-#: Key of the kind of the values of each column of metadata, such as dates with the day first.
-KINDS = b"kinds"
-
-_COLUMNS = {name: pa.string() for name in ("source", "path", "state", "sha256")}
-SCHEMA = pa.schema({**_COLUMNS, "documents": pa.int64()})
+SCHEMA = pa.schema(
+    {
+        **{name: pa.string() for name in ("source", "path", "state", "sha256")},
+        **{name: pa.int64() for name in ("arrival", "documents", "wanted")},
+    }
+)
 
 
 @dataclass(frozen=True)
 class Grown:
-    """The corpus that documents are added to: documents read so far, whether they are numbered, kinds of columns."""
+    """The corpus that documents are added to: documents read so far, and the metadata of its files."""
 
     documents_read: int
     numbered: bool
     kinds: Mapping[str, str]
+    guessed_id: str | None = None
 
     @classmethod
     def of(cls, table: Any, documents_read: int) -> Grown:
         noted = table.schema.metadata or {}
-        return cls(documents_read, noted.get(NUMBERED) == b"True", json.loads(noted.get(KINDS, b"{}")))
+        guessed = noted.get(GUESSED_ID, b"").decode() or None
+        kinds = json.loads(noted.get(KINDS, b"{}"))
+        return cls(documents_read, noted.get(NUMBERED) == b"True", kinds, guessed)
+
+
+@dataclass(frozen=True)
+class Followed:
+    """The files of a corpus compared with those of a source.
+
+    Attributes
+    ----------
+    table : The files of the corpus; those that were moved or touched are where, and as, they are now.
+    held : (rows,) Whether the source has the file with the same contents.
+    changed, vanished : (rows,) Whether the path has other contents, or the source had the file and has it no longer.
+    new : Paths of the files that the corpus does not have with these contents.
+    """
+
+    table: Any
+    held: NDArray[np.bool_]
+    changed: NDArray[np.bool_]
+    vanished: NDArray[np.bool_]
+    new: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -86,52 +115,61 @@ class SourceFiles:
         """The path that the documents of a unit are recorded with."""
         return next(iter(self.states)) if self.whole else location(unit)
 
-    def table(self, runs: Iterable[tuple[str, int]], *, numbered: bool, kinds: Mapping[str, str]) -> Any:
-        """The table of a corpus from its ``runs`` of documents by path."""
-        rows: list[tuple[str, int]] = []
-        for path, documents in runs:
-            if rows and rows[-1][0] == path:
-                path, documents = path, rows.pop()[1] + documents
-            rows.append((path, documents))
-        used = {path for path, _ in rows}
-        rows += [(path, 0) for path in self.states if path not in used]
-        fields = [(self.source, path, *self.states[path], documents) for path, documents in rows]
-        columns = [
-            pa.array(values, kind)
-            for values, kind in zip(zip(*fields, strict=True), SCHEMA.types, strict=True)
+    def table(
+        self,
+        documents: Sequence[int] | NDArray[np.int64],
+        *,
+        numbered: bool,
+        kinds: Mapping[str, str],
+        guessed_id: str | None = None,
+    ) -> Any:
+        """The table of a corpus with so many documents of each file."""
+        rows = [
+            (self.source, path, *state, 0, number, 0)
+            for (path, state), number in zip(self.states.items(), np.asarray(documents).tolist(), strict=True)
         ]
-        return pa.table(columns, SCHEMA).replace_schema_metadata(
-            {NUMBERED: str(numbered), KINDS: json.dumps(kinds)}
-        )
+        found = pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], SCHEMA)
+        noted = {NUMBERED: str(numbered), KINDS: json.dumps(kinds), GUESSED_ID: guessed_id or ""}
+        return found.replace_schema_metadata(noted)
 
-    def followed(self, table: Any) -> Any:
-        """The table of a corpus with files that were moved or touched where, and as, they are now."""
+    def followed(self, table: Any) -> Followed:
+        """Compare the files of a corpus with those of this source, each of which is the place of at most one."""
         rows = table.to_pylist()
-        free = self.states.keys() - {row["path"] for row in rows}
+        held = {row["path"]: number for number, row in enumerate(rows) if self._is_same(row)}
         # A file that was moved has its contents, or its name, size and time.
-        moved = {key: path for path in sorted(free) for key in _keys(path, *self.states[path])}
-        for row in rows:
-            if row["path"] not in self.states:
-                found = [
-                    moved[key] for key in _keys(row["path"], row["state"], row["sha256"]) if key in moved
-                ]
-                row["path"] = found[0] if found else row["path"]
-            if self._is_same(row):
-                row |= {"source": self.source, "state": self.states[row["path"]][0]}
-        return pa.Table.from_pylist(rows, table.schema)
+        free = defaultdict(list)
+        for path in sorted(self.states.keys() - held.keys(), key=order_of, reverse=True):
+            for key in _keys(self.source, path, *self.states[path]):
+                free[key].append(path)
+        others = {*range(len(rows))} - {*held.values()}
+        for number in sorted(others, key=lambda number: order_of(rows[number]["path"])):
+            row = rows[number]
+            for key in _keys(row["source"], row["path"], row["state"], row["sha256"]):
+                while free[key] and free[key][-1] in held:
+                    free[key].pop()
+                if free[key]:
+                    row["path"] = free[key].pop()
+                    held[row["path"]] = number
+                    break
+        for path, number in held.items():
+            rows[number] |= {"source": self.source, "state": self.states[path][0]}
+        is_held = np.isin(np.arange(len(rows)), [*held.values()])
+        listed = np.array([row["path"] in self.states for row in rows], bool)
+        own = np.array([self._has_been(row) for row in rows], bool)
+        new = frozenset(self.states.keys() - held.keys())
+        followed = pa.Table.from_pylist(rows, table.schema)
+        return Followed(followed, is_held, listed & ~is_held, own & ~listed, new)
 
-    def changed_since(self, table: Any) -> frozenset[str]:
-        """The paths of files that are not in a table, or have other contents there (another state, if unknown)."""
-        return frozenset(self.states) - {row["path"] for row in table.to_pylist() if self._is_same(row)}
+    def arrival(self, table: Any) -> int:
+        """The number of this source: that of its files in a table, or the next one."""
+        rows = table.to_pylist()
+        own = [row["arrival"] for row in rows if row["path"] in self.states or self._has_been(row)]
+        return min(own, default=1 + max((row["arrival"] for row in rows), default=-1))
 
-    def vanished_since(self, table: Any) -> frozenset[str]:
-        """The paths in a table that this source had, or that are in its folder, and that it has no longer."""
-        return frozenset(
-            row["path"]
-            for row in table.to_pylist()
-            if self.source and row["path"] not in self.states
-            if row["source"] == self.source or row["path"].startswith(f"{self.source}/")
-        )
+    def _has_been(self, row: Mapping[str, Any]) -> bool:
+        """Whether a file is, or was, of this source."""
+        inside = row["source"] == self.source or row["path"].startswith(f"{self.source}/")
+        return bool(self.source) and inside
 
     def _is_same(self, row: Mapping[str, Any]) -> bool:
         state, sha256 = self.states.get(row["path"], ("", ""))
@@ -139,11 +177,36 @@ class SourceFiles:
         return bool(sha256 == row["sha256"]) if known else bool(state) and state == row["state"]
 
 
-def of_paths(table: Any, paths: Collection[str], *, without: bool = False) -> Any:
-    """The rows of files with these paths, or with others."""
-    found = pc.is_in(table.column("path"), value_set=pa.array(sorted(paths), pa.string()))
-    return table.filter(pc.invert(found) if without else found)
+def ranks(table: Any) -> NDArray[np.int64]:
+    """The place of each file in the order in which later ones replace documents: of the sources, then of the paths."""
+    rows = table.to_pylist()
+    order = sorted(range(len(rows)), key=lambda i: (rows[i]["arrival"], order_of(rows[i]["path"])))
+    found = np.empty(len(rows), np.int64)
+    found[order] = np.arange(len(rows))
+    return found
 
 
-def _keys(path: str, state: str, sha256: str) -> list[str]:
-    return [key for key in (sha256, state and f"{path.rpartition('/')[2]} {state}") if key]
+def order_of(path: str) -> tuple[str, str]:
+    """Key that sorts files as they are listed: those of an archive are where it is."""
+    member, _, archive = path.rpartition("::")
+    return archive, member
+
+
+def _keys(source: str, path: str, state: str, sha256: str) -> list[str]:
+    """What a moved file keeps: its contents or name, size and time, and the names of folders that are metadata."""
+    names = json.dumps(names_in_folders(source, path))
+    return [f"{key} {names}" for key in (sha256, state and f"{path.rpartition('/')[2]} {state}") if key]
+
+
+def one_row_each(table: Any) -> Any:
+    """Return the table of files; one of an earlier version has those of one source, and then data in memory."""
+    if "arrival" in table.schema.names:
+        return table
+    rows: dict[str, dict[str, Any]] = {}
+    for row in table.to_pylist():
+        data = max((each["arrival"] for each in rows.values()), default=0) + 1
+        known = rows.setdefault(
+            row["path"], {**row, "arrival": 0 if row["source"] else data, "documents": 0, "wanted": 0}
+        )
+        known["documents"] += row["documents"]
+    return pa.Table.from_pylist([*rows.values()], SCHEMA).replace_schema_metadata(table.schema.metadata)

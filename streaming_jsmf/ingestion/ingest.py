@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from streaming_jsmf.config import INGEST_SETTINGS, IngestRequest, request_of, settings_of, takes
 from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Dropped, as_number, losses_table
 from streaming_jsmf.corpus.records import OWN_COLUMNS, free_name
-from streaming_jsmf.corpus.shards import link_shards, total_counts
+from streaming_jsmf.corpus.shards import link_shards, task_directory, total_counts
 from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory, wanted_corpus
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.bags import Contents, read_source
@@ -21,19 +24,27 @@ from streaming_jsmf.ingestion.files import FILES_NAME
 from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.job import Column, Ingest, Piece
 from streaming_jsmf.ingestion.losses import (
+    REPEATED,
     NothingLeftError,
     first_bad_record,
     losses_of_reading,
     losses_of_writing,
     nothing_left,
     require_few_losses,
+    saved,
     warn_of_losses,
     write_quarantine,
 )
 from streaming_jsmf.ingestion.plan import curation_fields, plan_ingest
 from streaming_jsmf.ingestion.readers.base import limits
 from streaming_jsmf.ingestion.readers.values import require_few
-from streaming_jsmf.ingestion.repeats import find_repeated_ids, find_repeats
+from streaming_jsmf.ingestion.repeats import (
+    ENTRIES_NAME,
+    find_repeated_ids,
+    find_repeats,
+    packed,
+    read_entries,
+)
 from streaming_jsmf.ingestion.shards import REWRITE, WRITE, write_shards
 from streaming_jsmf.ingestion.words import (
     choose_words,
@@ -44,13 +55,13 @@ from streaming_jsmf.ingestion.words import (
     with_language,
     word_counts,
 )
-from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.workspace import Publish
 from streaming_jsmf.process_limits import PROCESS_BYTES
 from streaming_jsmf.storage.paths import AnyPath, StorePath, is_url, normalize
-from streaming_jsmf.storage.tables import write_table
+from streaming_jsmf.storage.replace import file_written
+from streaming_jsmf.storage.tables import read_table, write_pieces, write_table
 
 logger = logging.getLogger(__name__)
 
@@ -190,7 +201,10 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, publish: Publish
     if not pieces:
         first = first_bad_record(ingest)
         message = f"{target} would be an empty corpus: the source has no valid document{first}"
-        raise InputError(message) if first else NothingLeftError(message, (), {})
+        if first and ingest.grows is None:
+            raise InputError(message)
+        reading = losses_of_reading(ingest, contents.bad, contents.boilerplate)
+        raise NothingLeftError(message, reading, _totals_read((), reading), (), _bad_records(ingest))
     _require_many_or_short(ingest, pieces)
     ingest = find_repeated_ids(ingest, executor, pieces, contents.id_types, contents.id_faults)
     n_documents = sum(piece.documents for piece in pieces)
@@ -211,7 +225,9 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, publish: Publish
     read = _totals_read(pieces, reading)
     read |= {} if ingest.grows is None else new_words(ingest, n_documents, counted)
     if not used.any() and not ingest.keeps_any_document:
-        raise NothingLeftError(nothing_left(ingest, dropped), dropped, read)
+        what_was_read = [*_entries(ingest, pieces)] if ingest.recorded else []
+        message = nothing_left(ingest, dropped)
+        raise NothingLeftError(message, dropped, read, what_was_read, _bad_records(ingest))
     require_few_losses(ingest, dropped, read["documents_read"])
     if n_unused:
         step, totals = REWRITE, totals.take(used)
@@ -227,21 +243,45 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, publish: Publish
     with publish() as made:
         entries = link_shards(root, step, shards, made)
         write_quarantine(ingest, made)
-        if ingest.files is not None:
-            runs = _runs(ingest, pieces, shards)
+        if ingest.recorded:
+            assert ingest.files is not None
+            documents = np.zeros(len(ingest.files.states), np.int64)
+            with file_written(made / ENTRIES_NAME) as place:
+                write_pieces(place, _counted(_entries(ingest, pieces), documents), 1)
             kinds = {column.name: column.kind for column in ingest.columns}
-            write_table(made / FILES_NAME, ingest.files.table(runs, numbered=not ingest.ids, kinds=kinds))
+            guessed = ingest.guessed_id if ingest.ids else None
+            files = ingest.files.table(documents, numbered=not ingest.ids, kinds=kinds, guessed_id=guessed)
+            write_table(made / FILES_NAME, files)
         described = replace(origin, dropped=dropped, settings=settings)
         finish_directory(made, entries, totals, described, full_forms(forms, totals.words))
 
 
-def _runs(ingest: Ingest, pieces: Sequence[Piece], written: Sequence[Record]) -> Iterator[tuple[str, int]]:
-    """Yield the path of the file, and the number, of each run of kept documents."""
+def _bad_records(ingest: Ingest) -> list[Any]:
+    return [read_table(path) for path in saved(ingest)] if ingest.recorded else []
+
+
+def _entries(ingest: Ingest, pieces: Sequence[Piece]) -> Iterator[NDArray[Any]]:
+    """Yield the entries of the documents of each piece, but for those that repeat an id within their file."""
     assert ingest.files is not None
-    for piece, record in zip(pieces, written, strict=True):
-        units = dict(piece.group.numbered())
-        for unit, documents in record["of_units"]:
-            yield ingest.files.path(units[unit].path), documents
+    numbers = {path: number for number, path in enumerate(ingest.files.states)}
+    of_units = np.array([numbers[ingest.files.path(unit.path)] for unit in ingest.units])
+    before = 0
+    for piece in pieces:
+        entries = read_entries(ingest.root / task_directory(WRITE, piece.index) / ENTRIES_NAME).copy()
+        # The units of a shuffled source are buckets.
+        entries["file"] = 0 if ingest.files.whole else of_units[entries["file"]]
+        entries["place"] += before
+        before += len(entries)
+        yield entries[entries["step"] != REPEATED]
+
+
+def _counted(
+    pieces: Iterable[NDArray[Any]], documents: NDArray[np.int64]
+) -> Iterator[tuple[Any, NDArray[np.int64]]]:
+    """Yield entries for ``write_pieces``, and add the documents that each file contributes to ``documents``."""
+    for entries in pieces:
+        documents += np.bincount(entries["file"][entries["step"] == 0], minlength=len(documents))
+        yield packed(entries), np.zeros(len(entries), np.int64)
 
 
 def _require_many_or_short(ingest: Ingest, pieces: Sequence[Piece]) -> None:

@@ -113,12 +113,14 @@ class Ingest:
     buckets : Number of buckets of a shuffled source, else 0.
     known_kinds : Kinds (see ``columns``) of the metadata columns of the corpus of the vocabulary, "" for strings.
     max_dropped : Share of the documents that may be lost.
-    ids : Type of the ids, int64 or string, known after the first pass; "" numbers the documents.
-    files : The files of the source, recorded with a corpus that can grow.
+    ids : Type of the ids, int64 or string, that of a corpus which grows, or known after the first pass; "" numbers the
+        documents.
+    files : The files of the source.
+    recorded : Whether files and documents that were read are recorded with the corpus, so that it can grow.
     grows : The corpus that the documents are added to, if there is one.
     columns : Metadata columns of the corpus, known after the first pass.
     ranges : Number of ranges of words and of keys, each of which one task merges.
-    repeats : Documents to leave out: number of the reason, step that has found them, and its ranges that have some.
+    repeats : Documents to leave out: step that has found them, and its ranges that have some.
     """
 
     source: Any
@@ -136,9 +138,10 @@ class Ingest:
     ids: str = ""
     columns: tuple[Column, ...] = ()
     files: SourceFiles | None = field(default=None, repr=False)
+    recorded: bool = False
     grows: Grown | None = None
     ranges: int = 1
-    repeats: tuple[tuple[int, str, tuple[int, ...]], ...] = ()
+    repeats: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     @property
     def guessed_id(self) -> str | None:

@@ -28,7 +28,14 @@ logger = logging.getLogger(__name__)
 LARGEST_LOSS = 0.1
 
 #: Reasons for dropping documents, in the order of the checks; the first entry counts kept documents.
-STEPS = ("kept", "repeated_id", "duplicates", "min_distinct_words", "min_tokens")
+STEPS = ("kept", "repeated_id", "replaced", "duplicates", "min_distinct_words", "min_tokens")
+
+#: Documents that lost to another one, by the number of their step: why, and in the record of what was read.
+REPEATED, REPLACED, DUPLICATE, DISTINCT, TOKENS = range(1, len(STEPS))
+REASONS = {
+    REPLACED: "documents whose id is that of a later file",
+    DUPLICATE: "documents with the words of another",
+}
 
 _QUARANTINE = pa.schema(
     [("file", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("record", pa.binary())]
@@ -66,7 +73,8 @@ def losses_of_writing(ingest: Ingest, written: Sequence[Record], n_unused: int) 
             "repeated_id",
             "in quarantine.parquet: the id of an earlier document",
         ),
-        (curation.duplicates == "drop", "duplicates", "documents with the words of another"),
+        (documents["replaced"] > 0, "replaced", REASONS[REPLACED]),
+        (curation.duplicates == "drop", "duplicates", REASONS[DUPLICATE]),
         (distinct > 0, "min_distinct_words", few),
         (least > 0, "min_tokens", f"documents with fewer than {least} tokens of kept words"),
     ]
@@ -83,9 +91,9 @@ def losses_of_writing(ingest: Ingest, written: Sequence[Record], n_unused: int) 
 def require_few_losses(ingest: Ingest, dropped: Sequence[Dropped], n_read: int) -> None:
     """Raise ``InputError`` if more than ``max_dropped`` of the documents are lost without a choice of the user.
 
-    Such losses are bad records, repeated ids, and documents without any word that the curation keeps.
+    Such losses are bad records, ids that repeat or come again, and documents without any word that the curation keeps.
     """
-    steps = {_BAD, "repeated_id"}
+    steps = {_BAD, "repeated_id", "replaced"}
     if ingest.vocabulary is None and ingest.curation.min_distinct_words == 1:
         steps.add("min_distinct_words")
     lost = [step for step in dropped if step.step in steps]
@@ -111,11 +119,18 @@ def warn_of_losses(dropped: Sequence[Dropped], kept: int, tokens_read: Any) -> N
 
 
 class NothingLeftError(InputError):
-    """No document is left: what was dropped, and the ``settings`` that count what was read."""
+    """No document is left: what was dropped, settings that count what was read, its entries, and its bad records."""
 
-    def __init__(self, message: str, dropped: Sequence[Dropped], settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        message: str,
+        dropped: Sequence[Dropped],
+        settings: Mapping[str, Any],
+        entries: Sequence[Any] = (),
+        quarantine: Sequence[Any] = (),
+    ) -> None:
         super().__init__(message)
-        self.dropped, self.settings = tuple(dropped), settings
+        self.dropped, self.settings, self.entries, self.quarantine = dropped, settings, entries, quarantine
 
 
 def nothing_left(ingest: Ingest, dropped: Sequence[Dropped]) -> str:
@@ -154,7 +169,7 @@ def _remedy(lost: Dropped, dropped: Sequence[Dropped]) -> str:
     few = [words[rule.step] for rule in rules] or [option.stop_words]
     remedies: dict[str, list[Any]] = {
         _BAD: ["its column reason says why"],
-        "repeated_id": [option.id("none")],
+        **{key: [option.id("none")] for key in ("repeated_id", "replaced")},
         "duplicates": [option.duplicates("keep")],
         "min_distinct_words": few,
         "min_tokens": [option.min_tokens, *few],
@@ -183,7 +198,7 @@ def save_bad(path: Path, ingest: Ingest, bad: Sequence[tuple[Unit, BadRecord]]) 
 
 def first_bad_record(ingest: Ingest) -> str:
     """The place of the first bad record, and why it is bad, for a message; empty without bad records."""
-    for path in _saved(ingest):
+    for path in saved(ingest):
         [row] = read_table(path).slice(0, 1).to_pylist()
         place = "" if row["row"] is None else f", row {row['row']} from 0"
         return f"; the first is {row['file']}{place}: {row['reason']}"
@@ -192,7 +207,7 @@ def first_bad_record(ingest: Ingest) -> str:
 
 def write_quarantine(ingest: Ingest, corpus: StorePath) -> None:
     """Write all bad records, if any, in the order of units, with one file of them in memory at a time."""
-    if paths := list(_saved(ingest)):
+    if paths := [*saved(ingest)]:
         with (
             file_written(corpus / QUARANTINE_NAME) as place,
             pq.ParquetWriter(place, _QUARANTINE, compression="zstd") as writer,
@@ -201,7 +216,8 @@ def write_quarantine(ingest: Ingest, corpus: StorePath) -> None:
                 writer.write_table(read_table(path))
 
 
-def _saved(ingest: Ingest) -> Iterator[StorePath]:
+def saved(ingest: Ingest) -> Iterator[StorePath]:
+    """Yield the files with the bad records of all units."""
     for step in ("scatter", "read", "write"):
         checkpoints = ingest.folder.checkpoints(step)
         for record in in_threads(checkpoints.read_metadata, sorted(checkpoints.committed().parts, key=int)):

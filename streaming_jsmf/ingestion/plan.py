@@ -121,10 +121,9 @@ def plan_ingest(
         if chosen:
             names = ", ".join(str(Option(key)) for key in chosen)
             raise InputError(f"{option.vocabulary} gives the words to keep; leave {names} out")
-    units, words, files, contents = opened.units(), opened.vocabulary, None, FileContents()
-    if choose is not None or request.made_for == "fit":
-        files = _files_of(opened, source, units, words, contents)
-    if choose is not None and files is not None:
+    units, words, contents = opened.units(), opened.vocabulary, FileContents()
+    files = _files_of(opened, source, units, words, contents)
+    if choose is not None:
         chosen_files = choose(files)
         units = [unit for unit in units if files.path(unit.path) in chosen_files]
     if not (is_spec or given.words or "tokenizer" in request.read):
@@ -142,6 +141,7 @@ def plan_ingest(
         known_kinds=given.kinds,
         max_dropped=request.max_dropped,
         files=files,
+        recorded=choose is not None or request.made_for == "fit",
     )
     identity = _identity(ingest, source, contents, spec=sha256_of(source.path) if is_spec else None)
     folder = replace(ingest.folder, arguments={**identity, **LAYOUT}, result=fingerprint(identity))

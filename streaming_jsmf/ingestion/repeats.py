@@ -1,6 +1,8 @@
 """Find repeated ids and documents by 128-bit hashes, which are identical on every machine and version.
 
-Each file of keys has a batch for each range of hashes, and one task finds the repeats of a range.
+Each file of keys has a batch for each range of hashes, and one task finds the repeats of a range. A corpus that can
+grow keeps the hashes of all documents that were read in ``keys.arrow``, so that ``settled`` can tell which of them one
+ingest of the present files would keep.
 
 The hashes are not cryptographic; the probability that two of a billion documents collide is 1e-21.
 """
@@ -12,17 +14,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.corpus.totals import files_of, list_files, ranges_of_hashes
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.job import Ingest, Piece
+from streaming_jsmf.ingestion.losses import DUPLICATE, REPEATED, REPLACED
 from streaming_jsmf.ingestion.tokens.split import string_buffers
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
@@ -39,14 +44,31 @@ _IDS, _CONTENTS = "identities", "contents"
 
 #: File of the repeated documents of a range, which has a batch for each of so many groups of pieces.
 _LISTED, _GROUPS = "repeated.arrow", 64
-_REPEATS = pa.schema([("piece", pa.int64()), ("ordinal", pa.int64())])
+_REPEATS = pa.schema([("piece", pa.int64()), ("ordinal", pa.int64()), ("step", pa.int8())])
 
-REPEATED_ID = "its document id is that of an earlier document"
+REPEATED_ID = "its document id is that of an earlier document of the file"
 
 #: Entry of a key file: a 128-bit hash, the order among documents with equal keys, and the document: its number in the
 #: piece, its unit, and its row in the unit.
 KEY = np.dtype(
     [("high", "<u8"), ("low", "<u8"), ("order", "<u8"), ("ordinal", "<i8"), ("unit", "<i8"), ("row", "<i8")]
+)
+
+#: File with an ``ENTRY`` for each document that was read, those of the corpus in its order.
+ENTRIES_NAME = "keys.arrow"
+
+#: The number of its file, or of its unit until all are read; the number of the step (``STEPS``) that left it out; its
+#: number in the order of reading; hashes of its id, or of that of its document if it is a passage; the order of ids;
+#: and hashes of its words. What is unknown or not needed is 0.
+ENTRY = np.dtype(
+    [
+        ("file", "<i4"),
+        ("step", "<i4"),
+        ("place", "<i8"),
+        ("id", "<u8", 2),
+        ("order", "<u8"),
+        ("words", "<u8", 2),
+    ]
 )
 
 _SEEDS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], np.uint64)
@@ -87,16 +109,23 @@ def _add_bytes(offsets: Any, data: Any, hashes: Any) -> None:
             hashes[i, j] = _mixed(hashes[i, j] ^ np.uint64(offsets[i + 1] - offsets[i]))
 
 
-def identity_keys(keys: NDArray[Any], ids: Any, *, as_texts: bool) -> NDArray[Any]:
+def identity_keys(keys: NDArray[Any], ids: Any, *, as_texts: bool, passages: bool = False) -> NDArray[Any]:
     """Return keys with the hashes of the ids and their order; ``as_texts`` if other ids may have another type."""
     keys = keys.copy()
-    keys["high"], keys["low"] = hash_values(ids.cast(pa.string()) if as_texts else ids).T
+    keys["high"], keys["low"], keys["order"] = _hashed(ids, as_texts=as_texts, passages=passages)
+    return keys
+
+
+def _hashed(ids: Any, *, as_texts: bool, passages: bool) -> tuple[NDArray[np.uint64], ...]:
+    """Both hashes of ids, for ``passages`` those of their documents, and the order of the ids."""
+    hashes = hash_values(ids.cast(pa.string()) if as_texts else ids)
+    order = hashes[:, 0]
     if pa.types.is_integer(ids.type):
         # Flipping the sign bit maps the order of int64 to that of uint64.
-        keys["order"] = np.asarray(ids.cast(pa.int64())).view(np.uint64) ^ np.uint64(1 << 63)
-    else:
-        keys["order"] = keys["high"]
-    return keys
+        order = np.asarray(ids.cast(pa.int64())).view(np.uint64) ^ np.uint64(1 << 63)
+    if passages:
+        hashes = hash_values(pc.replace_substring_regex(ids.cast(pa.string()), "/[0-9]+$", ""))
+    return hashes[:, 0], hashes[:, 1], order
 
 
 def contents_keys(
@@ -127,8 +156,7 @@ def _number_of(counts: NDArray[Any]) -> NDArray[np.uint64]:
 
 def write_keys(path: Path, keys: NDArray[Any], n_ranges: int) -> None:
     """Write keys by range of their hashes."""
-    packed = pa.Array.from_buffers(pa.binary(KEY.itemsize), len(keys), [None, pa.py_buffer(keys)])
-    write_ranges(path, pa.table({"key": packed}), ranges_of_hashes(keys["high"], n_ranges), n_ranges)
+    write_ranges(path, packed(keys), ranges_of_hashes(keys["high"], n_ranges), n_ranges)
 
 
 def find_repeated_ids(
@@ -141,16 +169,20 @@ def find_repeated_ids(
     """Step: return the ingest with the type of its ids, and where the documents that repeat an id are listed.
 
     A guessed column that cannot be the ids, or repeats, becomes metadata, and the documents are numbered; this is
-    logged. Raises ``InputError`` if another column repeats an id, unless bad records are quarantined.
+    logged. Otherwise a document replaces those of its id in earlier files. Raises ``InputError`` if a file repeats an
+    id, unless bad records are quarantined.
     """
     list_files(ingest.root, "keys", [piece.file("") for piece in pieces])
+    assert ingest.files is not None
+    paths = [None, *(ingest.files.path(unit.path) for unit in ingest.units)]
+    list_files(ingest.root, "files", [i for i, (one, next_) in enumerate(pairwise(paths)) if one != next_])
     name = ingest.guessed_id
     if name is not None and types and ingest.grows is not None and ingest.grows.numbered:
         return ingest
     records = _repeats(ingest, executor, _IDS) if types else []
     repeated = sum(record["repeated"] for record in records)
     if name is not None and types:
-        found = Counter(faults) or +Counter(repeated=repeated)
+        found = Counter(faults) or +Counter(repeated=repeated + sum(record["replaced"] for record in records))
         for reason, number in found.most_common(1):
             values = f"{number:,} value{'s are' if number > 1 else ' is'} {reason}"
             logger.warning(
@@ -167,24 +199,22 @@ def find_repeated_ids(
             f"{option.on_bad_record('quarantine')}"
         )
     whole = all(pa.types.is_integer(pa.type_for_alias(each)) for each in types)
-    ids = ("int64" if whole else "string") if types else ""
-    return replace(ingest, ids=ids, repeats=_left_out(1, _IDS, records))
+    ids = (ingest.ids or ("int64" if whole else "string")) if types else ""
+    return replace(ingest, ids=ids, repeats=_left_out(_IDS, records))
 
 
 def find_repeats(ingest: Ingest, executor: Executor) -> tuple[Ingest, int]:
     """Step: return the ingest with where repeated documents are listed if they are to be dropped, and their number."""
     records = _repeats(ingest, executor, _CONTENTS)
     number = sum(record["repeated"] for record in records)
-    if ingest.curation.duplicates == "drop":
-        ingest = replace(ingest, repeats=(*ingest.repeats, *_left_out(2, _CONTENTS, records)))
+    if ingest.curation.duplicates == "drop" and ingest.grows is None:
+        ingest = replace(ingest, repeats=(*ingest.repeats, *_left_out(_CONTENTS, records)))
     return ingest, number
 
 
-def _left_out(
-    reason: int, step: str, records: Sequence[Record]
-) -> tuple[tuple[int, str, tuple[int, ...]], ...]:
-    numbers = tuple(number for number, record in enumerate(records) if record["repeated"])
-    return ((reason, step, numbers),) if numbers else ()
+def _left_out(step: str, records: Sequence[Record]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    numbers = tuple(i for i, record in enumerate(records) if record["repeated"] or record["replaced"])
+    return ((step, numbers),) if numbers else ()
 
 
 def _repeats(ingest: Ingest, executor: Executor, step: str) -> list[Record]:
@@ -194,17 +224,16 @@ def _repeats(ingest: Ingest, executor: Executor, step: str) -> list[Record]:
 
 
 def list_repeats(ingest: Ingest, item: tuple[str, int]) -> Record:
-    """Task: list the documents with an id, or contents, of a range but the first of each.
+    """Task: list the documents with an id, or contents, of a range but the one of each that stays.
 
-    The first of several documents with the same contents is that with the smallest id; those with a repeated id are
-    ignored. Memory: the keys of the range, and the numbers of the documents that are ignored.
+    Of an id, that is the first document in the last file that has it; a corpus that grows decides itself which file
+    that is. Of several documents with the same contents, the one with the smallest id stays; those left out because of
+    their id are ignored. Memory: the keys of the range, and the numbers of the documents that are ignored.
     """
     step, number = item
     without: dict[int, NDArray[Any]] = {}
     if step == _CONTENTS:
-        listed = [
-            read_table(_listed(ingest, before, i)) for _, before, found in ingest.repeats for i in found
-        ]
+        listed = [read_table(_listed(ingest, before, i)) for before, found in ingest.repeats for i in found]
         tables = pa.concat_tables([_REPEATS.empty_table(), *listed])
         ordinals, pieces = (np.asarray(tables.column(name)) for name in ("ordinal", "piece"))
         without = {piece: ordinals[pieces == piece] for piece in np.unique(pieces).tolist()}
@@ -213,14 +242,47 @@ def list_repeats(ingest: Ingest, item: tuple[str, int]) -> Record:
     bucket = dict(enumerate(in_threads(partial(_keys_in, number=number), paths)))
     for piece, ordinals in without.items():
         bucket[piece] = bucket[piece][~np.isin(bucket[piece]["ordinal"], ordinals)]
-    pieces, keys = _repeats_in(bucket, ordered=step == _IDS or bool(ingest.ids))
+    pieces = np.repeat(np.array([*bucket], np.int64), [len(keys) for keys in bucket.values()])
+    keys = np.concatenate([*bucket.values(), np.empty(0, KEY)])
+    places = [pieces, keys["ordinal"]]
+    if step == _IDS:
+        of_units = np.searchsorted(files_of(ingest.root, "files"), keys["unit"], side="right")
+        found, first = equal_keys(keys, -of_units, *places)
+        steps = _repeated_ids(
+            keys[found], of_units[found], of_units[first], first, passages=_has_passages(ingest)
+        )
+        steps[(steps == REPLACED) & (ingest.grows is not None)] = 0
+    else:
+        # Ties in order (no ids) are resolved by piece, then by document.
+        found, first = equal_keys(keys, *([keys["order"]] if ingest.ids else []), *places)
+        steps = np.where(found == first, 0, DUPLICATE)
+    found, steps = found[steps > 0], steps[steps > 0]
+    pieces, keys = pieces[found], keys[found]
     files = TaskFiles(ingest.root, f"{step}/{number:05d}")
-    table = pa.table({"piece": pieces, "ordinal": keys["ordinal"]}, _REPEATS)
+    table = pa.table({"piece": pieces, "ordinal": keys["ordinal"], "step": steps}, _REPEATS)
     with files.written(_LISTED) as made:
         write_ranges(made, table, pieces * _GROUPS // len(stems), _GROUPS)
-    columns = (pieces, *(keys[name] for name in ("ordinal", "unit", "row")))
-    first = min(zip(*(column.tolist() for column in columns), strict=True), default=None)
-    return {"repeated": len(keys), "first": first, **files.record()}
+    bad = steps != REPLACED
+    columns = (pieces[bad], *(keys[name][bad] for name in ("ordinal", "unit", "row")))
+    place = min(zip(*(column.tolist() for column in columns), strict=True), default=None)
+    return {"repeated": int(bad.sum()), "replaced": int((~bad).sum()), "first": place, **files.record()}
+
+
+def _has_passages(ingest: Ingest) -> bool:
+    return ingest.source.tokenizer.options.split is not None
+
+
+def _repeated_ids(
+    keys: NDArray[Any], files: NDArray[Any], last: NDArray[Any], first: NDArray[Any], *, passages: bool
+) -> NDArray[np.int64]:
+    """Steps of documents with equal ids, sorted by id and then from the ``last`` file of each to the first."""
+    starts = np.ones(len(keys), bool)
+    starts[1:] = (first[1:] != first[:-1]) | (files[1:] != files[:-1])
+    of_file = np.maximum.accumulate(np.where(starts, np.arange(len(keys)), 0))
+    again = of_file != np.arange(len(keys))
+    if passages:  # several of one record have its id
+        again = (keys["unit"] != keys["unit"][of_file]) | (keys["row"] != keys["row"][of_file])
+    return np.where(again, REPEATED, np.where(files != last, REPLACED, 0))
 
 
 def _listed(ingest: Ingest, step: str, number: int) -> StorePath:
@@ -228,37 +290,90 @@ def _listed(ingest: Ingest, step: str, number: int) -> StorePath:
 
 
 def left_out(ingest: Ingest, piece: Piece) -> NDArray[np.int8]:
-    """Return why each document of a piece is left out: 0 for those that stay, 1 a repeated id, 2 repeated contents."""
+    """Return the number of the step (``STEPS``) that leaves out each document of a piece; 0 for those that stay."""
     steps = np.zeros(piece.documents, np.int8)
-    for reason, step, numbers in ingest.repeats:
+    for step, numbers in ingest.repeats:
         n_pieces = len(files_of(ingest.root, "keys"))
         group = partial(read_range, number=piece.index * _GROUPS // n_pieces)
         for table in in_threads(group, [_listed(ingest, step, i) for i in numbers]):
-            found = np.asarray(table.column("ordinal"))[np.asarray(table.column("piece")) == piece.index]
-            steps[found] = reason
+            mine = np.asarray(table.column("piece")) == piece.index
+            steps[np.asarray(table.column("ordinal"))[mine]] = np.asarray(table.column("step"))[mine]
     return steps
 
 
 def _keys_in(path: StorePath, number: int) -> NDArray[Any]:
     """Read the keys of a range."""
-    keys = read_range(path, number).column("key").combine_chunks()
-    return np.frombuffer(keys.buffers()[1] or b"", KEY)
+    return _unpacked(read_range(path, number), KEY)
 
 
-def _repeats_in(
-    bucket: Mapping[int, NDArray[Any]], *, ordered: bool
-) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Pieces and keys of all documents but the first of each group of equal keys: by ``order``, or in the source."""
-    pieces = np.repeat(np.array([*bucket], np.int64), [len(keys) for keys in bucket.values()])
-    keys = np.concatenate([*bucket.values(), np.empty(0, KEY)])
+def _unpacked(table: Any, dtype: Any) -> NDArray[Any]:
+    keys = table.column("key").combine_chunks()
+    return np.frombuffer(keys.buffers()[1] or b"", dtype)
+
+
+def packed(keys: NDArray[Any]) -> Any:
+    """Return keys or entries as a table."""
+    width = keys.dtype.itemsize
+    return pa.table({"key": pa.Array.from_buffers(pa.binary(width), len(keys), [None, pa.py_buffer(keys)])})
+
+
+def equal_keys(keys: NDArray[Any], *places: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the keys that others equal, sorted by key and then by ``places``, and for each the first of its key."""
+    high, low = keys["high"], keys["low"]
     # Nearly all keys are distinct, and equal ones have equal first halves.
-    high = np.sort(keys["high"])
-    shared = np.isin(keys["high"], high[1:][high[1:] == high[:-1]])
-    keys, pieces = keys[shared], pieces[shared]
-    # Ties in order (no ids, or a repeated id) are resolved by piece, then by document.
-    places = (keys["ordinal"], pieces, *([keys["order"]] if ordered else []))
-    order = np.lexsort((*places, keys["low"], keys["high"]))
-    keys, pieces = keys[order], pieces[order]
-    repeated = np.zeros(len(keys), bool)
-    repeated[1:] = (keys["high"][1:] == keys["high"][:-1]) & (keys["low"][1:] == keys["low"][:-1])
-    return pieces[repeated], keys[repeated]
+    ordered = np.sort(high)
+    shared = np.flatnonzero(np.isin(high, ordered[1:][ordered[1:] == ordered[:-1]]))
+    found = shared[np.lexsort([each[shared] for each in (*reversed(places), low, high)])]
+    starts = np.ones(len(found), bool)
+    starts[1:] = (high[found[1:]] != high[found[:-1]]) | (low[found[1:]] != low[found[:-1]])
+    return found, found[np.maximum.accumulate(np.where(starts, np.arange(len(found)), 0))]
+
+
+def entries_of(
+    ingest: Ingest, piece: Piece, units: NDArray[Any], steps: NDArray[Any], ids: Any
+) -> NDArray[Any]:
+    """Return the entries of the documents of a piece: an ``ENTRY`` for each, with its unit."""
+    entries = np.zeros(piece.documents, ENTRY)
+    entries["file"], entries["step"], entries["place"] = units, steps, np.arange(piece.documents)
+    if ingest.ids:
+        add_ids(entries, ids, passages=_has_passages(ingest))
+    if ingest.curation.duplicates == "drop":
+        keys = _unpacked(read_table(ingest.root / piece.file(_CONTENTS)), KEY)
+        entries["words"][keys["ordinal"]] = np.stack([keys["high"], keys["low"]], axis=1)
+    return entries
+
+
+def add_ids(entries: NDArray[Any], ids: Any, *, passages: bool) -> None:
+    """Add the ids, an Arrow array, to entries."""
+    high, low, entries["order"] = _hashed(ids, as_texts=True, passages=passages)
+    entries["id"] = np.stack([high, low], axis=1)
+
+
+def read_entries(path: StorePath) -> NDArray[Any]:
+    """Read entries; ``StoreError`` if the file is missing or damaged."""
+    return _unpacked(read_table(path), ENTRY)
+
+
+def settled(
+    entries: NDArray[Any], rank: NDArray[np.int64], *, by_id: bool, drop_duplicates: bool
+) -> NDArray[np.int64]:
+    """Return the step that leaves out each document because of another one in one ingest of all files, or 0.
+
+    ``rank`` has the place of each file in the order of the files.
+    """
+    steps, ranks = np.zeros(len(entries), np.int64), rank[entries["file"]]
+
+    def equal(chosen: NDArray[np.int64], name: str, *places: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        keys = np.zeros(len(chosen), KEY)
+        keys["high"], keys["low"] = entries[name][chosen].T
+        found, first = equal_keys(keys, *(each[chosen] for each in places), entries["place"][chosen])
+        return chosen[found], chosen[first]
+
+    if by_id:
+        found, first = equal(np.arange(len(entries)), "id", -ranks)
+        steps[found[ranks[found] != ranks[first]]] = REPLACED
+    if drop_duplicates:
+        rest = np.flatnonzero((steps == 0) & entries["words"].any(axis=1))
+        found, first = equal(rest, "words", *([entries["order"]] if by_id else []), ranks)
+        steps[found[found != first]] = DUPLICATE
+    return steps

@@ -17,21 +17,20 @@ from scipy.sparse import csr_array
 from streaming_jsmf.corpus.records import Documents
 from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter, write_task_shards
 from streaming_jsmf.corpus.vocabulary import word_ids
+from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.bags import piece_batches
 from streaming_jsmf.ingestion.columns import as_type
 from streaming_jsmf.ingestion.job import Ingest, Piece
-from streaming_jsmf.ingestion.losses import STEPS, save_bad
+from streaming_jsmf.ingestion.losses import DISTINCT, REPEATED, STEPS, TOKENS, save_bad
 from streaming_jsmf.ingestion.readers.base import BadRecord, Batch, Unit
 from streaming_jsmf.ingestion.readers.records import passage_ids
-from streaming_jsmf.ingestion.repeats import REPEATED_ID, left_out
+from streaming_jsmf.ingestion.repeats import ENTRIES_NAME, REPEATED_ID, entries_of, left_out, packed
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.storage.tables import damaged, read_table, write_table
 
 #: Steps: write the shards, and write them again if some words are in no kept document.
 WRITE, REWRITE = "write", "rewrite"
-
-REPEATED, DISTINCT, TOKENS = map(STEPS.index, ("repeated_id", "min_distinct_words", "min_tokens"))
 
 
 def write_shards(
@@ -50,13 +49,13 @@ def write_piece(ingest: Ingest, item: tuple[str, Piece]) -> Record:
     step, piece = item
     new_ids, n_words = _new_ids(ingest, piece, step)
     documents, tokens = np.zeros(len(STEPS), np.int64), np.zeros(len(STEPS))
-    repeats, empty, of_units = left_out(ingest, piece), 0, list[tuple[int, int]]()
+    all_steps, empty, held = left_out(ingest, piece), 0, list[tuple[int, Any]]()
 
     def fill(writer: ShardWriter) -> None:
         nonlocal documents, tokens, empty
         ordinal, repeated = 0, list[tuple[Unit, BadRecord]]()
         for unit, batch in piece_batches(ingest, piece):
-            steps = repeats[ordinal : ordinal + batch.n_documents].copy()
+            steps = all_steps[ordinal : ordinal + batch.n_documents]  # a view
             ids, distinct, lengths = _renamed(batch, new_ids)
             steps[(steps == 0) & (distinct < ingest.curation.min_distinct_words)] = DISTINCT
             empty += int(np.sum((steps == DISTINCT) & (np.diff(batch.indptr) == 0)))
@@ -64,22 +63,22 @@ def write_piece(ingest: Ingest, item: tuple[str, Piece]) -> Record:
             documents += np.bincount(steps, minlength=len(STEPS))
             tokens += np.bincount(steps, weights=lengths, minlength=len(STEPS))
             repeated += _repeated(ingest, piece, unit, batch, np.flatnonzero(steps == REPEATED))
-            kept = _kept_documents(
-                batch,
-                ids,
-                n_words,
-                steps == 0,
-                _identities(ingest, piece, unit, batch),
-                _metadata(ingest, batch),
-            )
+            identities = _identities(ingest, piece, unit, batch)
+            held.append((unit, identities))
+            metadata = _metadata(ingest, batch)
+            kept = _kept_documents(batch, ids, n_words, steps == 0, identities, metadata)
             if kept.n_documents:
                 writer.write(kept)
-                of_units.append((unit, kept.n_documents))
             ordinal += batch.n_documents
         if ordinal != piece.documents:  # a stream that is cut between batches looks complete
             raise damaged(ingest.root / piece.file("bags"))
         if step == WRITE:
             save_bad(writer.directory / "repeated.bad", ingest, repeated)
+            if ingest.recorded:
+                units, found = zip(*held, strict=True)
+                of_units = np.repeat(units, [len(each) for each in found])
+                entries = entries_of(ingest, piece, of_units, all_steps, pa.chunked_array(found))
+                write_table(writer.directory / ENTRIES_NAME, packed(entries))
 
     limits = ShardLimits(ingest.tokens_per_shard)
     size = n_words, ingest.ranges
@@ -89,7 +88,6 @@ def write_piece(ingest: Ingest, item: tuple[str, Piece]) -> Record:
         "documents": dict(zip(STEPS, documents.tolist(), strict=True)),
         "tokens": dict(zip(STEPS, tokens.tolist(), strict=True)),
         "empty": empty,
-        "of_units": of_units,
     }
 
 
@@ -125,11 +123,21 @@ def _codes_and_words(ingest: Ingest, piece: Piece) -> tuple[NDArray[np.int64], A
 def _identities(ingest: Ingest, piece: Piece, unit: int, batch: Batch) -> Any:
     """The ids of a batch, or the numbers of its records in the source, with those of passages."""
     if ingest.ids:
-        return batch.document_id.cast(ingest.ids)
+        return as_known(batch.document_id, ingest.ids, "ids")
     found = np.asarray(batch.numbers, np.int64)
     first = piece.first_rows[unit - piece.group.first] + (ingest.grows.documents_read if ingest.grows else 0)
     numbers = pa.array(first + found)
     return numbers if ingest.source.tokenizer.options.split is None else passage_ids(numbers, found)
+
+
+def as_known(values: Any, kind: Any, name: str) -> Any:
+    """Return the values of added documents with the type that those of the corpus have."""
+    try:
+        return values.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise InputError(
+            f"{name} of the added documents are {values.type}, those of the corpus {kind}; correct them, or fit again"
+        ) from error
 
 
 def _metadata(ingest: Ingest, batch: Batch) -> dict[str, Any]:

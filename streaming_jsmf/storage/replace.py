@@ -56,7 +56,7 @@ PAUSES = (0.01, 0.05, 0.2, 1.0)
 
 #: Files of corpora, directories of topic shares, and partial results in a store, relative to their root.
 _OF_A_RESULT = re.compile(
-    r"manifest\.json|files\.arrow|(vocabulary|quarantine)\.parquet|documents/[^/]+\.parquet|_shares\.json|part-\d+\.parquet"
+    r"manifest\.json|(files|keys)\.arrow|(vocabulary|quarantine)\.parquet|documents/[^/]+\.parquet|_shares\.json|part-\d+\.parquet"
     r"|partials/[^/]+/arrays\.bin"
 )
 
@@ -220,7 +220,7 @@ def store_written(
             place.fs.pipe_file((place / MARK).path, b"")
     except FileNotFoundError as error:
         raise InputError(
-            f"{target}: cannot be written ({first_line(error)}); make the bucket first"
+            f"{target}: cannot be written, because it is not found ({first_line(error)}); check that its bucket exists"
         ) from error
     try:
         yield place

@@ -338,6 +338,8 @@ def describe(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno is not None:
         why = error.strerror or first_line(error)
         return f"it cannot be opened ({why}); check the path and its permissions"
+    if isinstance(error, FileNotFoundError):
+        return f"it is listed, but not found when it is opened ({first_line(error)}); check its permissions"
     return f"the file ends early or is damaged here ({first_line(error)}); fetch it again"
 
 

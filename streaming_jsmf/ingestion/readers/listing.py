@@ -82,6 +82,10 @@ _ABOUT_NAMES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", 
 _ABOUT_SUFFIXES = ("", ".txt", ".md", ".rst", ".html", ".pdf", ".cff", ".bib")
 
 
+class NoFilesError(InputError):
+    """Raised if a place can be listed, and has no file that is read."""
+
+
 def ask() -> str:
     return f"say which reader with {option.reader('NAME')}"
 
@@ -165,9 +169,11 @@ def find_files(source: AnyPath) -> dict[str, str]:
     names = {path: path.removeprefix(base).lstrip("/") for path in paths}
     kept = {_address(fs, root, inner, path): name for path, name in names.items() if not is_hidden(name)}
     if not kept:
-        if kind is None:
+        # No file of a folder matches a pattern, or there is no folder.
+        is_there = kind is not None or (base != inner and _found_at(fs, base.rstrip("/"))[0] is not None)
+        if not is_there:
             raise unsuitable(root, SOURCE, "")
-        raise InputError(f"there are no files at {root}; check the path")
+        raise NoFilesError(f"there are no files at {root}; check the path")
     if not is_url(root):
         for path in (path for path in kept if require_regular(Path(path)).is_dir()):
             raise InputError(f"{path} links to a folder, which is not followed; read it by its own name")
@@ -315,7 +321,7 @@ def files_for(
         holding = _CONTENTS.get(reader, ())
         taken = tuple(path for path in found if holding and contents_of(path) in holding)
     if not taken:
-        raise InputError(
+        raise NoFilesError(
             f"none of the {len(found)} files at {root} is {' or '.join(patterns)}; "
             f"name the files or choose another reader with {option.reader('NAME')}"
         )

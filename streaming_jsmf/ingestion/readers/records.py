@@ -347,7 +347,7 @@ class TextSource(RecordFiles, TextReader):
         """The columns of the first file that has those that are asked for."""
         asked = () if self.options.metadata == "all" else self.options.metadata
         if asked:
-            of_folders = {name for path in self.files for name in self._folders(path)}
+            of_folders = {name for path in self.files for name in names_in_folders(self.root, path)}
             asked = [name for name in asked if name not in of_folders]
 
         def names_of(path: str) -> list[str]:
@@ -371,7 +371,7 @@ class TextSource(RecordFiles, TextReader):
         return [*self.contents, *([self.options.id] if self.id_was_named else [])]
 
     def records(self, unit: Unit, bad: BadRecords) -> Iterator[Records]:
-        options, folders, wanted = self.options, self._folders(unit.path), None
+        options, folders, wanted = self.options, names_in_folders(self.root, unit.path), None
         form = self.format(unit.path)
         if options.metadata != "all":
             wanted = {*self._required(), *filter(None, [self.id_column]), *options.metadata}
@@ -382,13 +382,14 @@ class TextSource(RecordFiles, TextReader):
             added = {name: pa.array([value] * n, pa.string()) for name, value in folders.items()}
             yield replace(records, columns={**added, **records.columns})
 
-    def _folders(self, path: str) -> dict[str, str | None]:
-        """Names and values of folders below the source, such as year=1999 as Hive and Spark write them."""
-        pairs = (folder.partition("=") for folder in _below(self.root, path).split("/")[:-1])
-        values = {name: unquote(value) for name, equals, value in pairs if name and equals}
-        if channel := _OF_CHANNEL.search(_below(self.root, path)):
-            values["channel"] = channel[1]
-        return {name: None if value == _NO_VALUE else value for name, value in values.items()}
+
+def names_in_folders(root: str, path: str) -> dict[str, str | None]:
+    """Return names and values of folders below the source, such as year=1999 as Hive and Spark write them."""
+    pairs = (folder.partition("=") for folder in _below(root, path).split("/")[:-1])
+    values = {name: unquote(value) for name, equals, value in pairs if name and equals}
+    if channel := _OF_CHANNEL.search(_below(root, path)):
+        values["channel"] = channel[1]
+    return {name: None if value == _NO_VALUE else value for name, value in values.items()}
 
 
 def _below(root: str, path: str) -> str:
