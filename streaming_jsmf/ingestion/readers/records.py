@@ -356,6 +356,8 @@ class TextSource(RecordFiles, TextReader):
             return names
 
         hint = f"give a file of texts, and name the column with {option.text('NAME')}"
+        if self.id_was_named:
+            hint += f", and that of the ids with {option.id('NAME')}"
         return of_first_readable(self.files, names_of, hint)
 
     def units(self) -> Sequence[Unit]:
