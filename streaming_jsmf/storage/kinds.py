@@ -76,7 +76,10 @@ def is_at(place: AnyPath | UPath) -> str:
         return CORPUS
     if LAST_FILES[2] in names:
         return SHARES
-    if models := sorted((name for name in names if re.fullmatch("k=[0-9]+", name)), key=len):
+    # Partitions of a data set have such names, too.
+    models = [n for n in names if re.fullmatch("k=[0-9]+", n) and exists(_below(place, f"{n}/{ROOT}"))]
+    if models:
+        models.sort(key=lambda name: (len(name), name))
         return f"{MODELS} of several K ({', '.join(models)})"
     return "an unfinished result" if MARK in names else "a folder" if names else "an empty folder"
 
