@@ -362,6 +362,7 @@ def places(at: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).mkdir()
     (folder / "models" / "k=2").symlink_to(at.folder / "model")
     (folder / "texts" / "a.txt").write_text("some words\n")
+    (folder / "texts" / "k=3").mkdir()  # no model
     (folder / "words.txt").write_text("some\nwords\n")
     sj.report(folder / "model", folder / "page.html")
     zarr.create_group(folder / "foreign.zarr", zarr_format=3)

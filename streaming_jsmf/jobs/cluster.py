@@ -77,7 +77,8 @@ def require_main() -> None:
     """Raise ``InputError`` if the main module, which worker processes import first, is not a file."""
     main = sys.modules["__main__"]
     file = getattr(main, "__file__", None) if getattr(main, "__spec__", None) is None else None
-    if file is not None and not exists(file):
+    # As multiprocessing, which does not import programs in an archive.
+    if file is not None and Path(file).stem != "__main__" and not exists(file):
         raise InputError(
             f"worker processes import the main module of the program, and {file} is not a file; save the program as a "
             f"file, or use {option.scheduler('threads')}"

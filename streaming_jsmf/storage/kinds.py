@@ -12,7 +12,7 @@ from upath import UPath
 
 from streaming_jsmf.display import location, printable
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.storage.local import CHECK_OR_LIST
+from streaming_jsmf.storage.local import CHECK_OR_LIST, require_regular
 from streaming_jsmf.storage.paths import (
     LAST_FILES,
     MARK,
@@ -21,6 +21,7 @@ from streaming_jsmf.storage.paths import (
     child_names,
     exists,
     is_file,
+    is_url,
     join,
     open_file,
     read_bytes,
@@ -75,7 +76,10 @@ def is_at(place: AnyPath | UPath) -> str:
         return CORPUS
     if LAST_FILES[2] in names:
         return SHARES
-    if models := sorted((name for name in names if re.fullmatch("k=[0-9]+", name)), key=len):
+    # Partitions of a data set have such names, too.
+    models = [n for n in names if re.fullmatch("k=[0-9]+", n) and exists(_below(place, f"{n}/{ROOT}"))]
+    if models:
+        models.sort(key=lambda name: (len(name), name))
         return f"{MODELS} of several K ({', '.join(models)})"
     return "an unfinished result" if MARK in names else "a folder" if names else "an empty folder"
 
@@ -85,6 +89,8 @@ def _below(place: AnyPath | UPath, name: str) -> Any:
 
 
 def _of_file(place: AnyPath | UPath) -> str:
+    if not is_url(place):
+        require_regular(Path(str(place)))
     with open_file(place) as stream:
         head = stream.read(64)
         if head[:4] == b"PAR1":
