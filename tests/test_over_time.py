@@ -269,3 +269,19 @@ def test_a_change_without_an_error_is_in_the_report_as_in_over_time(
     assert "±" not in table_of_changes
     assert "nan" not in table_of_changes
     assert "%" in table_of_changes
+
+
+def test_a_week_belongs_to_the_year_in_its_name(folder: Path, tmp_path: Path, invoke: Command) -> None:
+    """ISO week 2020-W01 begins in 2019."""
+    table = pq.read_table(folder / "shares.parquet")
+    weeks = [("2020-W01", "2020-W53", "2021-W01")[row % 3] for row in range(len(table))]
+    write_shares(tmp_path / "weeks.parquet", table.add_column(1, "week", pa.array(weeks)), folder / "shares.parquet")
+    by_year = sj.over_time(folder / "model", tmp_path / "weeks.parquet", "week:year")
+    assert by_year["year of week"].unique().tolist() == ["2020", "2021"]
+    by_week = sj.over_time(folder / "model", tmp_path / "weeks.parquet", "week")
+    assert by_week["week"].unique().tolist() == ["2020-W01", "2020-W53", "2021-W01"]
+    refused(
+        invoke("over-time", folder / "model", tmp_path / "weeks.parquet", "--by", "week:week"),
+        2,
+        "names no period; those of dates are year, quarter, month, day",
+    )
