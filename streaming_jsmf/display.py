@@ -106,7 +106,10 @@ def table(rows: Sequence[Sequence[object]], align: str, width: int | None = None
     """
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    least = [max(len(word) for cell in column for word in cell.split() or [""]) for column in zip(*cells, strict=True)]
+    least = [
+        max(len(word) for cell in column for word in cell.split() or [""])
+        for column in zip(*cells, strict=True)
+    ]
     limit = terminal_width() if width is None else width
     excess = sum(widths) + 2 * (len(widths) - 1) - limit if limit else 0
     wrapped_columns = [i for i, side in enumerate(align) if side == "<"]

@@ -23,9 +23,9 @@ import pytest
 from numpy.typing import NDArray
 
 import streaming_jsmf as sj
+from streaming_jsmf import display
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.corpus.units import Partition
-from streaming_jsmf.display import table, wrapped
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs import run as jobs_run
 from streaming_jsmf.jobs import run as tasks
@@ -589,19 +589,25 @@ def require_unfinished(store: Path) -> str:
 def test_tables_fit_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """No line is wider where words can be wrapped."""
     monkeypatch.setenv("COLUMNS", str(columns))
-    texts = [("metric", "value", "meaning"), ("a_name_of_a_metric", 0.5, "the meaning of it in " + "many words " * 9)]
-    drawn = table(texts, "<><").splitlines()
+    texts = [
+        ("metric", "value", "meaning"),
+        ("a_name_of_a_metric", 0.5, "the meaning of it in " + "many words " * 9),
+    ]
+    drawn = display.table(texts, "<><").splitlines()
     assert max(map(len, drawn)) <= columns
     assert " ".join(" ".join(drawn).split()).count("many words") == 9
     reasons = [("", "documents"), ("- documents with the words of another, which were dropped", 12)]
-    assert max(map(len, table(reasons, "<>").splitlines())) <= columns
-    wide = [("a_name_that_cannot_be_wrapped_at_all", "another_one", "and texts of several words"), ("b", "c", "d e f")]
-    first, below, *_ = table(wide, "<<<").splitlines()
+    assert max(map(len, display.table(reasons, "<>").splitlines())) <= columns
+    wide = [
+        ("a_name_that_cannot_be_wrapped_at_all", "another_one", "and texts of several words"),
+        ("b", "c", "d e f"),
+    ]
+    first, below, *_ = display.table(wide, "<<<").splitlines()
     assert (columns > 60) == first.endswith("several words") or below.startswith("    and texts")
-    assert max(map(len, wrapped("word " * 40, "  head  "))) <= columns
+    assert max(map(len, display.wrapped("word " * 40, "  head  "))) <= columns
     monkeypatch.delenv("COLUMNS")
     monkeypatch.setattr("sys.__stdout__", None)
-    assert len(table(texts, "<><").splitlines()) == 2, "a file gets whole rows"
+    assert len(display.table(texts, "<><").splitlines()) == 2, "a file gets whole rows"
 
 
 def test_what_is_printed_fits_40_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -611,4 +617,6 @@ def test_what_is_printed_fits_40_columns(tmp_path: Path, monkeypatch: pytest.Mon
     sj.fit(corpus, tmp_path / "m", 3, polish=False)
     for line in (("topics", tmp_path / "m", "--characteristic"), ("evaluate", tmp_path / "m", "--words", 8)):
         for shown in outcomes.invoked(*line).out.splitlines():
-            assert len(shown) <= 40 or re.match(r"[a-z_.]{25,} |metric |model: |missing: |words counted", shown), shown
+            assert len(shown) <= 40 or re.match(
+                r"[a-z_.]{25,} |metric |model: |missing: |words counted", shown
+            ), shown

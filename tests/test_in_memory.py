@@ -491,7 +491,9 @@ def test_what_is_not_a_word_is_refused(word: Any, tmp_path: Path) -> None:
     if not isinstance(word, tuple):  # lists of stop words may be nested
         calls["stop_words"] = lambda: sj.ingest(TEXTS, tmp_path / "texts", stop_words=["auto", word])
     for name, call in calls.items():
-        with pytest.raises(sj.InputError, match=rf"^{name} has .* \(\w+\), which is not a word; give words as text$"):
+        with pytest.raises(
+            sj.InputError, match=rf"^{name} has .* \(\w+\), which is not a word; give words as text$"
+        ):
             call()
     assert [*tmp_path.iterdir()] == []
 
