@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from types import SimpleNamespace
 from typing import Any
 
-#: Columns of a terminal.
+#: Most columns of wrapped texts.
 WIDTH = 80
 
 #: Longest cell of a table that holds any text.
@@ -85,20 +87,52 @@ def spelled(text: str) -> str:
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 
 
-def table(rows: Sequence[Sequence[object]], align: str) -> str:
+def terminal_width() -> int:
+    """Columns of the terminal, or of the variable COLUMNS; 0 without a terminal."""
+    return shutil.get_terminal_size((0, 0)).columns
+
+
+def table(rows: Sequence[Sequence[object]], align: str, width: int | None = None) -> str:
     """Return rows as text with aligned columns; ``align`` has ``<`` (left) or ``>`` (right) for each column.
+
+    Texts in columns on the left are wrapped between words to fit ``width``: by default that of the terminal, 0 for any.
 
     >>> print(table([("word", "count"), ("apple", 3)], "<>"))
     word   count
     apple      3
+    >>> print(table([("a long text", 1), ("b", 2)], "<>", width=9))
+    a long  1
+    text
+    b       2
     """
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    least = [
+        max(len(word) for cell in column for word in cell.split() or [""])
+        for column in zip(*cells, strict=True)
+    ]
+    limit = terminal_width() if width is None else width
+    excess = sum(widths) + 2 * (len(widths) - 1) - limit if limit else 0
+    wrapped_columns = [i for i, side in enumerate(align) if side == "<"]
+    for i in sorted(wrapped_columns, key=lambda i: least[i] - widths[i]):
+        if excess > 0:
+            before, widths[i] = widths[i], max(least[i], widths[i] - excess)
+            excess -= before - widths[i]
+    if excess > 0 and align[1:].endswith("<"):  # the last column below the others
+        parts = table([row[:-1] for row in rows], align[:-1], 0).splitlines()
+        below = ("\n".join(wrapped(row[-1], "    ", limit)) for row in cells)
+        return "\n".join(f"{part}\n{text}".rstrip() for part, text in zip(parts, below, strict=True))
     lines = (
-        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, align, widths, strict=True))
+        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(part, align, widths, strict=True))
         for row in cells
+        for part in zip_longest(*map(_wrapped_cell, row, widths), fillvalue="")
     )
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _wrapped_cell(cell: str, width: int) -> list[str]:
+    whole = len(cell) <= width
+    return [cell] if whole else textwrap.wrap(cell, width, break_on_hyphens=False, break_long_words=False)
 
 
 def cell_text(value: Any) -> str:
@@ -179,11 +213,14 @@ def flattened(fields: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def wrapped(text: str, head: str) -> list[str]:
-    """Return ``text`` after ``head`` in lines of 80 columns; further lines are indented by the width of ``head``."""
+def wrapped(text: str, head: str, width: int | None = None) -> list[str]:
+    """Return ``text`` after ``head`` in lines of ``width``: by default that of the terminal, at most 80.
+
+    Further lines are indented by the width of ``head``.
+    """
     return textwrap.wrap(
         text,
-        WIDTH,
+        width or min(terminal_width() or WIDTH, WIDTH),
         initial_indent=head,
         subsequent_indent=" " * len(head),
         break_on_hyphens=False,

@@ -24,7 +24,9 @@ _FLAGS = {
 }
 
 #: Verbs of options, for messages of verbs and functions that lack these; ``streaming_jsmf.config`` adds others.
-VERB_OF = {"partitions": "infer", "n_topics": "fit"} | dict.fromkeys(("add", "merge", "rebase", "remove"), "scan")
+VERB_OF = {"partitions": "infer", "n_topics": "fit"} | dict.fromkeys(
+    ("add", "merge", "rebase", "remove"), "scan"
+)
 #: What a verb has instead.
 _INSTEAD = {"max_topics": "n_topics"}
 
@@ -168,9 +170,12 @@ def require_unicode(text: str, what: str) -> str:
 
 def as_word(value: object, what: str) -> str:
     """Return a word, or a number, as text; raise ``InputError`` for what is neither, such as None, NaN and bytes."""
-    if isinstance(value, str) or (isinstance(value, Real) and not isinstance(value, bool) and isfinite(value)):
+    is_number = isinstance(value, float | int | Real) and type(value) is not bool
+    if isinstance(value, str) or (is_number and isfinite(value)):  # type: ignore[arg-type]
         return str(value)
-    raise InputError(f"{what} has {value!r} ({type(value).__name__}), which is not a word; give words as text")
+    raise InputError(
+        f"{what} has {value!r} ({type(value).__name__}), which is not a word; give words as text"
+    )
 
 
 class SettingsMismatchError(InputError):

@@ -24,6 +24,8 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
+import streaming_jsmf as sj
+from streaming_jsmf import display
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import InputError
@@ -602,3 +604,40 @@ def test_a_closed_output_ends_a_command_whose_result_is_complete(
     assert done.returncode == 141
     assert both or ("error" not in done.stderr and "Traceback" not in done.stderr)
     assert outcomes.described(tmp_path / "m")["complete"]
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_tables_fit_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No line is wider where words can be wrapped."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    texts = [
+        ("metric", "value", "meaning"),
+        ("a_name_of_a_metric", 0.5, "the meaning of it in " + "many words " * 9),
+    ]
+    drawn = display.table(texts, "<><").splitlines()
+    assert max(map(len, drawn)) <= columns
+    assert " ".join(" ".join(drawn).split()).count("many words") == 9
+    reasons = [("", "documents"), ("- documents with the words of another, which were dropped", 12)]
+    assert max(map(len, display.table(reasons, "<>").splitlines())) <= columns
+    wide = [
+        ("a_name_that_cannot_be_wrapped_at_all", "another_one", "and texts of several words"),
+        ("b", "c", "d e f"),
+    ]
+    first, below, *_ = display.table(wide, "<<<").splitlines()
+    assert (columns > 60) == first.endswith("several words") or below.startswith("    and texts")
+    assert max(map(len, display.wrapped("word " * 40, "  head  "))) <= columns
+    monkeypatch.delenv("COLUMNS")
+    monkeypatch.setattr("sys.__stdout__", None)
+    assert len(display.table(texts, "<><").splitlines()) == 2, "a file gets whole rows"
+
+
+def test_what_is_printed_fits_40_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    counts = planted(120, 40, 3, length=40, seed=1).counts
+    corpus = sj.corpus_from_matrix(counts, words(40), tmp_path / "c")
+    sj.fit(corpus, tmp_path / "m", 3, polish=False)
+    for line in (("topics", tmp_path / "m", "--characteristic"), ("evaluate", tmp_path / "m", "--words", 8)):
+        for shown in outcomes.invoked(*line).out.splitlines():
+            assert len(shown) <= 40 or re.match(
+                r"[a-z_.]{25,} |metric |model: |missing: |words counted", shown
+            ), shown

@@ -227,7 +227,9 @@ def test_every_snippet_runs(block: Block, prepared: Path, tmp_path: Path) -> Non
     }
     # The texts have ten subjects.
     number = "10" if "anchor_words" in block.text else "3"
-    text = re.sub(r"(?<=n_topics=)20|(?<=, )20(?=,)", number, block.text).replace("max_topics=100", "max_topics=5")
+    text = re.sub(r"(?<=n_topics=)20|(?<=, )20(?=,)", number, block.text).replace(
+        "max_topics=100", "max_topics=5"
+    )
     with contextlib.chdir(folder):
         names["model"] = streaming_jsmf.TopicModel("model")
         exec(compile(text, block.name, "exec"), names)

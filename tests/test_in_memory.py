@@ -532,7 +532,9 @@ def test_what_is_not_a_word_is_refused(word: Any, tmp_path: Path) -> None:
     if not isinstance(word, tuple):  # lists of stop words may be nested
         calls["stop_words"] = lambda: sj.ingest(TEXTS, tmp_path / "texts", stop_words=["auto", word])
     for name, call in calls.items():
-        with pytest.raises(sj.InputError, match=rf"^{name} has .* \(\w+\), which is not a word; give words as text$"):
+        with pytest.raises(
+            sj.InputError, match=rf"^{name} has .* \(\w+\), which is not a word; give words as text$"
+        ):
             call()
     assert [*tmp_path.iterdir()] == []
 
@@ -570,3 +572,13 @@ def test_pyldavis_draws_it(model: Any) -> None:
     assert len(drawn.topic_coordinates) == K
     shares = model.topics()["share"]
     np.testing.assert_allclose(drawn.topic_coordinates["Freq"] / 100, shares, atol=0.15)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("n_topics", [1, 2])
+def test_pyldavis_draws_one_topic_and_two(n_topics: int) -> None:
+    pyldavis = pytest.importorskip("pyLDAvis", reason="pyLDAvis is not installed")
+    model = sj.fit(TEXTS, None, n_topics, polish=False)
+    drawn = pyldavis.prepare(**sj.model_to_pyldavis(model, model.corpus), n_jobs=1)
+    assert len(drawn.topic_coordinates) == n_topics
+    assert np.isfinite(drawn.topic_coordinates[["x", "y"]]).all(axis=None)

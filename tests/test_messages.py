@@ -133,8 +133,31 @@ def test_messages_name_only_options_that_exist() -> None:
 
 #: Options that verbs may lack in messages without the name of one that has them: these are of no verb in particular.
 OF_MANY_VERBS = {
-    *("workers", "memory", "scheduler", "allow_mixed", "performance_report", "overwrite", "corpus", "moments", "replicas"),
-    *("truth", "topic", "by", "similar", "outliers", "number", "words", "columns", "top", "raw", "reduce", "topics"),
+    *(
+        "workers",
+        "memory",
+        "scheduler",
+        "allow_mixed",
+        "performance_report",
+        "overwrite",
+        "corpus",
+        "moments",
+        "replicas",
+    ),
+    *(
+        "truth",
+        "topic",
+        "by",
+        "similar",
+        "outliers",
+        "number",
+        "words",
+        "columns",
+        "top",
+        "raw",
+        "reduce",
+        "topics",
+    ),
     *("merge_similar", "label", "alpha", "vanished", "steps", "shares"),
 }
 
@@ -155,12 +178,17 @@ def test_fit_advises_what_it_has(tmp_path: Path, invoke: Command) -> None:
     TABLE_OF_TEXTS.to_csv(table, index=False)
     for place in ("m", "n"):
         sj.fit(table, tmp_path / place, 2, polish=False, workers=1, moments=tmp_path / "moments")
-        with pytest.raises(sj.InputError, match="overwrite=True to replace the store, or add of scan to extend it"):
+        with pytest.raises(
+            sj.InputError, match="overwrite=True to replace the store, or add of scan to extend it"
+        ):
             sj.fit(table, tmp_path / "o", 2, seed=5, moments=tmp_path / "moments", overwrite=True)
     line = ("fit", table, tmp_path / "o", "--topics", 2, "--seed", 5, "--moments", tmp_path / "moments")
     assert "--overwrite to replace the store, or --add of scan to extend it" in invoke(*line).err
     with options_named(), taking(["--topics"]):
-        assert f"lower {option.max_topics} or {option.sample_share}" == "lower --topics or --sample-share of scan"
+        assert (
+            f"lower {option.max_topics} or {option.sample_share}"
+            == "lower --topics or --sample-share of scan"
+        )
         assert f"scan with {option.max_topics(40).alone}" == "scan with --max-topics 40"
     with taking(["n_topics", "workers"]):
         assert f"lower {option.max_topics} or {option.workers}" == "lower n_topics or workers"

@@ -36,7 +36,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder, generator = tmp_path_factory.mktemp("names"), np.random.default_rng(0)
     rows = []
     for number, size in enumerate(SIZES):
-        own, other = ([subject + end for end in "abcdefghijkl"] for subject in (SUBJECTS[number], SUBJECTS[number - 1]))
+        own, other = (
+            [subject + end for end in "abcdefghijkl"] for subject in (SUBJECTS[number], SUBJECTS[number - 1])
+        )
         for row in range(size):
             words = [*generator.choice(own, 36), *generator.choice(other, 4)]
             rows.append((f"{SUBJECTS[number]}{row}", " ".join(words), 2000 + row % 4))
@@ -186,7 +188,9 @@ def test_topics_over_time(known: Known) -> None:
     assert (both["label_x"] == both["label_y"]).all()
     given = ("over-time", model.path, shares, "--by", "year", "--corpus", f"{model.path}.corpus")
     known.require((row["topic"], row["label"] + row["words"]) for row in rows_of(printed(*given, "--csv")))
-    known.require((row["topic"], row["label"] + row["words"]) for row in json.loads(printed(*given, "--json")))
+    known.require(
+        (row["topic"], row["label"] + row["words"]) for row in json.loads(printed(*given, "--json"))
+    )
     text = printed(*given)
     known.require(re.findall(r"^ +(\d) .*?% +.*?([a-z].*)$", text, re.M), some=True)
     known.require(re.findall(r"^topic (\d): (.*)$", text, re.M), some=True)
@@ -199,7 +203,11 @@ def test_maps_of_documents(known: Known) -> None:
     found = known.model.document_map(known.shares, number=60)
     visible = set().union(*known.shown.values())
     known.require(
-        ((row["topic"], row["document_id"]) for _, row in found.iterrows() if row["document_id"][:3] in visible),
+        (
+            (row["topic"], row["document_id"])
+            for _, row in found.iterrows()
+            if row["document_id"][:3] in visible
+        ),
         some=True,
     )
     assert {*found["topic"]} <= {*known.shown}
@@ -231,7 +239,10 @@ def test_figures(known: Known) -> None:
     for line, text in zip(*lines, strict=True):
         np.testing.assert_allclose(line.get_ydata(), 100 * means[int(text.split()[0])], rtol=1e-6)
     axes = sj.plot_documents(model, known.shares, number=60).axes[0]
-    points = {tuple(row): number for *row, number in sj.document_map(model, known.shares, number=60)[["x", "y", "topic"]].values}
+    points = {
+        tuple(row): number
+        for *row, number in sj.document_map(model, known.shares, number=60)[["x", "y", "topic"]].values
+    }
     for drawn in axes.collections:
         for place in drawn.get_offsets() if drawn.get_label().isdigit() else ():
             assert points[tuple(place)] == int(drawn.get_label())
@@ -282,7 +293,12 @@ def test_exports_have_the_stored_topics(known: Known) -> None:
 
 def test_stems_are_shown_by_their_most_frequent_form(tmp_path: Path) -> None:
     pytest.importorskip("snowballstemmer")
-    texts = ["voting parties elections", "galaxies orbiting planets", "voting elections parties", "planets galaxies"]
+    texts = [
+        "voting parties elections",
+        "galaxies orbiting planets",
+        "voting elections parties",
+        "planets galaxies",
+    ]
     table = pd.DataFrame({"text": texts * 30, "year": [2000, 2001, 2002] * 40})
     keep: dict[str, Any] = {"min_df": 1, "max_df": 1.0, "duplicates": "keep", "seed": 1, "min_tokens": 0}
     model = sj.fit(table, tmp_path / "model", 2, stemmer="english", **keep)

@@ -238,7 +238,10 @@ def test_documents_over_time_and_the_report_agree_where_dates_are_missing(
         refused(replace(outcomes[1], err=outcomes[1].err.splitlines()[-1]), 2, "'all null' holds no dates")
         return
     over_time = pd.read_csv(io.StringIO(outcomes[1].out))
-    assert outcomes[1].err == f"over-time: documents without {by}, which are left out: {UNDATED} of {len(YEAR_OF_ROW)}\n"
+    assert (
+        outcomes[1].err
+        == f"over-time: documents without {by}, which are left out: {UNDATED} of {len(YEAR_OF_ROW)}\n"
+    )
     same = ["documents", "topic", "label", "share", "standard_error", column]
     pd.testing.assert_frame_equal(
         over_time[same], documents.loc[~unknown, same].reset_index(drop=True), check_dtype=False
@@ -269,3 +272,21 @@ def test_a_change_without_an_error_is_in_the_report_as_in_over_time(
     assert "±" not in table_of_changes
     assert "nan" not in table_of_changes
     assert "%" in table_of_changes
+
+
+def test_a_week_belongs_to_the_year_in_its_name(folder: Path, tmp_path: Path, invoke: Command) -> None:
+    """ISO week 2020-W01 begins in 2019."""
+    table = pq.read_table(folder / "shares.parquet")
+    weeks = [("2020-W01", "2020-W53", "2021-W01")[row % 3] for row in range(len(table))]
+    write_shares(
+        tmp_path / "weeks.parquet", table.add_column(1, "week", pa.array(weeks)), folder / "shares.parquet"
+    )
+    by_year = sj.over_time(folder / "model", tmp_path / "weeks.parquet", "week:year")
+    assert by_year["year of week"].unique().tolist() == ["2020", "2021"]
+    by_week = sj.over_time(folder / "model", tmp_path / "weeks.parquet", "week")
+    assert by_week["week"].unique().tolist() == ["2020-W01", "2020-W53", "2021-W01"]
+    refused(
+        invoke("over-time", folder / "model", tmp_path / "weeks.parquet", "--by", "week:week"),
+        2,
+        "names no period; those of dates are year, quarter, month, day",
+    )

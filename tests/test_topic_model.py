@@ -147,7 +147,10 @@ def test_a_merge_that_hides_a_topic_says_so(
     model.unhide().unmerge().hide(3)
     assert "warn" not in invoke("topics", model.path, "--merge", "3,1", "--unhide", 3).err
     model.unmerge().hide(3)
-    assert "merged into topic 3, which is hidden: 1; unhide 3" in invoke("topics", model.path, "--merge", "3,1").err
+    assert (
+        "merged into topic 3, which is hidden: 1; unhide 3"
+        in invoke("topics", model.path, "--merge", "3,1").err
+    )
 
 
 def test_merged_topics_are_the_mean_of_their_parts_by_share(model: sj.TopicModel) -> None:
@@ -670,7 +673,9 @@ def test_what_the_command_line_says_python_warns_of(
     shares = sj.transform(model, "t.csv", "s.parquet")
     sj.over_time(model, shares, "date:year")
     line = "over-time: documents without date:year, which are left out: 3 of 153"
-    lost = "3 of 153 documents are dropped: 2 empty documents, 1 with the words of another (duplicates='keep')"
+    lost = (
+        "3 of 153 documents are dropped: 2 empty documents, 1 with the words of another (duplicates='keep')"
+    )
     dated = "date: strings, because only 150 of 153 values are dates, not 'soon' (3)"
     assert caplog.messages[:2] == [dated, lost]
     done = invoke("fit", "t.csv", "other", "--topics", 3)
@@ -687,7 +692,9 @@ def test_what_the_command_line_says_python_warns_of(
     assert line in invoke("over-time", "m", "s.parquet", "--by", "date:year").err
 
 
-def test_doubts_of_every_k_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture, invoke: Command) -> None:
+def test_doubts_of_every_k_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, invoke: Command
+) -> None:
     numbers = [f"{number}" for number in range(1000, 1020)]
     generator = np.random.default_rng(0)
     texts = [*TEXTS, *(" ".join(generator.choice(numbers, 20)) for _ in range(150))]
@@ -700,7 +707,9 @@ def test_doubts_of_every_k_are_told(tmp_path: Path, caplog: pytest.LogCaptureFix
         err = invoke("topics", path).err
         lines = [line.removeprefix(f"{path.name}: ") for line in doubts if line.startswith(f"{path.name}: ")]
         assert err.splitlines() == [f"warning: {line}" for line in lines]
-        assert [line for line in repr(sj.TopicModel(path)).splitlines() if line.startswith("warning: ")] == err.splitlines()
+        assert [
+            line for line in repr(sj.TopicModel(path)).splitlines() if line.startswith("warning: ")
+        ] == err.splitlines()
 
 
 def test_failures_leave_no_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,13 +99,18 @@ class Answer:
             return json_text(found.to_pylist())
         if self.as_csv:
             return self._csv(found).removesuffix("\n")
+        return self.table(found)
+
+    @staticmethod
+    def table(found: Any, width: int | None = None) -> str:
+        """An Arrow table as text."""
         columns = found.to_pydict()
         align = "".join(
             ">" if all(value is None or isinstance(value, int | float) for value in values) else "<"
             for values in columns.values()
         )
         rows = zip(*columns.values(), strict=True)
-        return table([[*columns], *([*map(cell_text, row)] for row in rows)], align)
+        return table([[*columns], *([*map(cell_text, row)] for row in rows)], align, width)
 
     def _csv(self, found: Any) -> str:
         columns = found.to_pydict()
@@ -174,20 +178,20 @@ def documents(model: str, listener: Listener, source: str | None = None, **optio
         found = query(model, shares, **asked)
     if not answer.is_text or found.column_names[0] != DOCUMENT_ID:
         return answer.text(found, "documents")
-    head, *rows = answer.text(found.select([0, 1]), "documents").splitlines()
+    head, *rows = answer.table(found.select([0, 1]), width=0).splitlines()
     marked = asked.get("topic") if EXCERPT in found.column_names else None
     texts = _marked([*_texts(found)], model, marked)
     return "\n".join([head, *(f"{row}\n{text}".rstrip() for row, text in zip(rows, texts, strict=True))])
 
 
 def _texts(found: Any) -> Iterator[list[str]]:
-    """The text of each document and its other columns, each in lines that fit 80 columns."""
+    """The text of each document and its other columns, each in lines that fit the terminal."""
     from streaming_jsmf.documents.groups import excerpt_text
 
     for row in found.drop_columns(found.column_names[:2]).to_pylist():
         parts = [printable(excerpt_text(row.pop(EXCERPT, None)))]
         parts += [f"{name}: {printable(cell_text(value))}" for name, value in row.items()]
-        yield [line for part in parts for line in textwrap.wrap(part, 76)]
+        yield [line for part in parts if part for line in wrapped(part, " " * 4)]
 
 
 def _marked(texts: Sequence[Sequence[str]], model: str, topic: int | None) -> Iterator[str]:
@@ -201,7 +205,7 @@ def _marked(texts: Sequence[Sequence[str]], model: str, topic: int | None) -> It
         return click.style(match[0], bold=True) if match[0].lower() in words else match[0]
 
     for lines in texts:
-        yield textwrap.indent(re.sub(r"\w+", bold, "\n".join(lines)), "    ")
+        yield re.sub(r"\w+", bold, "\n".join(lines))
 
 
 @verb(

@@ -47,7 +47,10 @@ def _in_lines(given: Any) -> Any:
     if not isinstance(given, kinds):
         return given
     mark = "=" if isinstance(given, set | frozenset) else ""
-    lines = [_in_lines(item) if isinstance(item, kinds) else f"\n{mark}{as_word(item, str(option.stop_words))}" for item in given]
+    lines = [
+        _in_lines(item) if isinstance(item, kinds) else f"\n{mark}{as_word(item, str(option.stop_words))}"
+        for item in given
+    ]
     return "".join(sorted(lines) if mark else lines)
 
 

@@ -115,7 +115,9 @@ class Corpus:
         if manifest is None or "documents_read" not in manifest.settings:
             return None
         index, *rows = zip(*losses(manifest), strict=True)
-        return pd.DataFrame({name: [each or 0 for each in row] for name, row in zip(LOSSES, rows, strict=True)}, index)
+        return pd.DataFrame(
+            {name: [each or 0 for each in row] for name, row in zip(LOSSES, rows, strict=True)}, index
+        )
 
     def shard_path(self, shard: Shard) -> str:
         return join(self.root, shard.name)

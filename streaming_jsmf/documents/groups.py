@@ -167,10 +167,10 @@ class Groups:
 
 
 def is_time(value: Any) -> bool:
-    """Whether a value of a column is a number, a time, or a text such as 1999, 1999-Q4 or 1999-12-31."""
+    """Whether a value of a column is a number, a time, or a text such as 1999, 1999-Q4, 1999-W52 or 1999-12-31."""
     if isinstance(value, bool | int | float | datetime.date):
         return not isinstance(value, bool)
-    is_period = re.fullmatch(r"[0-9]{4}(-Q[1-4]|-[0-9]{2}(-[0-9]{2})?)?", str(value))
+    is_period = re.fullmatch(r"[0-9]{4}(-Q[1-4]|-W[0-9]{2}|-[0-9]{2}(-[0-9]{2})?)?", str(value))
     return is_period is not None and not _periods(pa.array([str(value)]), "year").null_count
 
 

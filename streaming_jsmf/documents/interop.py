@@ -177,7 +177,7 @@ def model_to_pyldavis(
     -------
     dict
         ``topic_term_dists`` (K, N), ``doc_topic_dists`` (M, K), ``doc_lengths`` (M,), ``vocab`` (N,) and
-        ``term_frequency`` (N,).
+        ``term_frequency`` (N,); for a single topic also ``mds``, since pyLDAvis places only several.
 
     Raises
     ------
@@ -196,7 +196,9 @@ def model_to_pyldavis(
         document_topic = np.concatenate([theta for theta, _ in found.file.dense()])
     known = (word_ids(opened.vocabulary().words, arrays["word"]) >= 0).astype(np.float64)
     lengths = np.concatenate([block @ known for block in iter_blocks(list_units(opened), opened.n_words)])
+    single = {"mds": lambda distances: np.zeros((len(distances), 2))}
     return {
+        **(single if arrays["word_topic"].shape[1] == 1 else {}),
         "topic_term_dists": arrays["word_topic"].T,
         "doc_topic_dists": document_topic / document_topic.sum(axis=1, keepdims=True),
         "doc_lengths": lengths,

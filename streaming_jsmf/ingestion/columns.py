@@ -322,7 +322,7 @@ def choose_types(
     ``known`` has the kinds of the columns of another corpus; one whose values have another type stays strings, with a
     warning. ``date_format`` is "day-first", "month-first", "none" or a format of ``datetime.strptime``.
     """
-    known, chosen, notes, lines = known or {}, {}, [], list[str]()
+    known, chosen, notes, lines = known or {}, {}, list[str](), list[str]()
     for name, summary in summaries.items():
         of_all = summary.ordered(of_all=True)
         kinds = [kind for kind in of_all if _allowed(name, kind, summary, date_format)]

@@ -26,7 +26,14 @@ from streaming_jsmf.interface.update import Update, update
 from streaming_jsmf.reporting.arrange import merge_nearest, stop_word_candidates, tree_of
 from streaming_jsmf.reporting.document_map import SAMPLED, document_map
 from streaming_jsmf.reporting.report import ShownReport, show
-from streaming_jsmf.reporting.topics import by_share, frame_of, read_topics, topic_html, topic_text, warnings_about
+from streaming_jsmf.reporting.topics import (
+    by_share,
+    frame_of,
+    read_topics,
+    topic_html,
+    topic_text,
+    warnings_about,
+)
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.topics.edits import TopicEdits, edit_topics, read_edits, shown_topics
 from streaming_jsmf.topics.store import (

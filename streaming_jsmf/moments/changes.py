@@ -291,7 +291,8 @@ def _require_mergeable(store: Moments, second: Moments) -> None:
         )
     if store.settings.range_finder == "halko":
         raise InputError(
-            f"{second.path}: holds a sketch, which cannot be merged; scan with {option.range_finder('sample').alone} to merge"
+            f"{second.path}: holds a sketch, which cannot be merged; scan with "
+            f"{option.range_finder('sample').alone} to merge"
         )
     if ours.sample_share != theirs.sample_share:
         raise InputError(

@@ -161,12 +161,14 @@ def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
     column = moments.settings.partition_by
     if column is None:
         raise InputError(
-            f"{moments.path}: partitions are selected from a store scanned with {option.partition_by('COLUMN').alone}; scan "
+            f"{moments.path}: partitions are selected from a store scanned with "
+            f"{option.partition_by('COLUMN').alone}; scan "
             "again with it"
         )
     if moments.settings.range_finder == "halko":
         raise InputError(
-            f"{moments.path}: sketches of single partitions cannot be used; scan with {option.range_finder('sample').alone}"
+            f"{moments.path}: sketches of single partitions cannot be used; scan with "
+            f"{option.range_finder('sample').alone}"
         )
     known = [partition.label for partition in moments.manifest.partitions]
     chosen = [key for key, label in zip(moments.manifest.part_keys, known, strict=True) if is_named(label)]

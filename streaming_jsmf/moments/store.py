@@ -326,7 +326,8 @@ class Moments:
         """
         if not self.settings.exact:
             raise InputError(
-                f"{self.path}: holds no full co-occurrences; scan into another path with {option.exact(True).alone}, or use "
+                f"{self.path}: holds no full co-occurrences; scan into another path with "
+                f"{option.exact(True).alone}, or use "
                 f"{option.rectify('enn')}"
             )
         return self.read("cooccurrence")

@@ -119,7 +119,12 @@ def plot_correlations(model: AnyModel) -> Figure:
     if len(order) <= MOST_NAMES:
         names = [_topic_name(contents.topics[topic]) for topic in order]
         axes.set_yticks(range(len(order)), names, fontsize=7)
-        axes.set_xticks(range(len(order)), [str(contents.topics[topic].number) for topic in order], fontsize=7, rotation=90)
+        axes.set_xticks(
+            range(len(order)),
+            [str(contents.topics[topic].number) for topic in order],
+            fontsize=7,
+            rotation=90,
+        )
     else:
         axes.set_ylabel("topics in the order of their similarity")
         axes.set_xlabel("topics in the order of their similarity")

@@ -209,8 +209,8 @@ def frame_of(model: AnyModel | Model, words: int | None = None) -> pd.DataFrame:
 
 
 def topic_text(topics: Sequence[Topic], *, characteristic: bool = False) -> str:
-    """Format topics as text of at most 80 columns, with the label first and the words below."""
-    lines = [f"{'topic':>5} {'share':>6}  label, and most probable words"]
+    """Format topics as text that fits the terminal, with the label first and the words below."""
+    lines = wrapped("label, and most probable words", f"{'topic':>5} {'share':>6}  ")
     for topic in topics:
         note = ""
         if topic.duplicate_of is not None:

@@ -227,9 +227,14 @@ def _warn_of_hidden(before: TopicEdits, after: TopicEdits) -> None:
     """Warn of topics that were shown, and are hidden with the hidden topic into which they were merged."""
     shown = {topic for group in before.groups for topic in group}
     for first, *others in after.merged:
-        if first in {*before.hidden} & {*after.hidden} and (gone := [str(other) for other in others if other in shown]):
+        if first in {*before.hidden} & {*after.hidden} and (
+            gone := [str(other) for other in others if other in shown]
+        ):
             logger.warning(
-                "merged into topic %s, which is hidden: %s; unhide %s to show them", first, ", ".join(gone), first
+                "merged into topic %s, which is hidden: %s; unhide %s to show them",
+                first,
+                ", ".join(gone),
+                first,
             )
 
 

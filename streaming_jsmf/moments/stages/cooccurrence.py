@@ -115,6 +115,7 @@ def require_matrix_memory(n_words: int, path: StorePath, execution: Execution) -
     if budget is not None and needed > budget:
         raise InputError(
             f"{path}: {option.exact(True)} needs about {format_bytes(needed)} for {n_words:,} x {n_words:,} "
-            f"co-occurrences and {who} {format_bytes(budget)}; scan without {option.exact(True).alone}, which is enough "
+            f"co-occurrences and {who} {format_bytes(budget)}; scan without {option.exact(True).alone}, "
+            "which is enough "
             f"for {option.rectify('enn')} and palm"
         )

@@ -291,14 +291,18 @@ def _shares_hardly_seen(store: Moments) -> dict[str, float]:
 def _advice(store: Moments, error: float) -> str:
     told = f"{store.path}: the eigenpairs have an error of about {error:.2g}"
     if store.manifest.base is not None:
-        return f"{told}, since documents were added; make the basis of all of them with scan {option.rebase(True).alone}"
+        advice = f"make the basis of all of them with scan {option.rebase(True).alone}"
+        return f"{told}, since documents were added; {advice}"
     share, topics = store.sample_share, store.settings.max_topics
     if share < LARGEST_SAMPLE:
         wider = min(share * (error / LARGEST_ERROR) ** 2, LARGEST_SAMPLE)
-        sampled = f"{option.range_finder('sample').alone} and {option.sample_share(float(f'{wider:.2g}')).alone}"
+        sampled = (
+            f"{option.range_finder('sample').alone} and {option.sample_share(float(f'{wider:.2g}')).alone}"
+        )
         return f"{told}; scan into another path with {sampled}"
     # More documents hardly help then.
     return (
-        f"{told}; scan into another path with {option.max_topics(2 * topics).alone}, which makes models with up to {topics} "
+        f"{told}; scan into another path with {option.max_topics(2 * topics).alone}, which makes models "
+        f"with up to {topics} "
         "topics more accurate"
     )
