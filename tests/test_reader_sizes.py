@@ -7,6 +7,7 @@ is written.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,7 @@ import scipy.sparse as sp
 
 from streaming_jsmf import LRJSMF, InputError, corpus_from_gensim, corpus_from_matrix, ingest
 from streaming_jsmf.ingestion.readers import h5ad
+from tests.processes import finished
 from tests.sources import put, put_parquet
 
 M, N = 8, 6
@@ -168,3 +170,79 @@ def test_inconsistent_sizes_are_refused(
 def test_invalid_matrices_and_word_lists(tmp_path: Path, counts: Any, listed: Any, reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         corpus_from_matrix(counts, listed, tmp_path / "corpus")
+
+
+#: Matrices whose arrays do not fit together, in a process of its own, which SciPy's kernels may end.
+UNSOUND = """
+import sys
+import dask.array as da
+import numpy as np
+import scipy.sparse as sp
+import streaming_jsmf as sj
+
+counts = np.random.default_rng(0).poisson(1.0, (60, 60))
+
+def put(array, at, value):
+    array[at] = value
+
+def cut(X, name, n=-9):
+    setattr(X, name, getattr(X, name)[:n])
+
+FAULTS = {
+    "a word above": lambda X: put(X.indices, 5, 60),
+    "a word far above": lambda X: put(X.indices, 5, 2**31 - 1),
+    "a negative word": lambda X: put(X.indices, 5, -1),
+    "a word above int32": lambda X: setattr(X, "indices", np.append(X.indices[:-1].astype(np.int64), 2**32 + 1)),
+    "beyond": lambda X: put(X.indptr, -1, 10**7),
+    "decreasing": lambda X: put(X.indptr, 3, 0),
+    "a later start": lambda X: put(X.indptr, 0, 2),
+    "few rows": lambda X: cut(X, "indptr"),
+    "few words": lambda X: cut(X, "indices"),
+    "few counts": lambda X: cut(X, "data"),
+}
+OF_COO = {
+    "a word above": lambda X: put(X.coords[1], 5, 60),
+    "a row above": lambda X: put(X.coords[0], 5, 10**8),
+    "a negative row": lambda X: put(X.coords[0], 5, -1),
+    "few counts": lambda X: cut(X, "data"),
+}
+fitted = sj.LRJSMF(n_topics=2, random_state=0).fit(sp.csr_array(counts))
+
+def as_dask(X):
+    meta = sp.csr_array((0, 0), dtype=X.dtype)
+    return da.map_blocks(lambda _: X, da.zeros(X.shape, chunks=X.shape), dtype=X.dtype, meta=meta)
+
+USES = {
+    "matrix": lambda X: sj.corpus_from_matrix(X, [f"w{n}" for n in range(60)], sys.argv[1]),
+    "fit": lambda X: sj.LRJSMF(n_topics=2).fit(X),
+    "transform": fitted.transform,
+    "partial_fit": lambda X: sj.LRJSMF(n_topics=2).partial_fit(X),
+    "fit of Dask": lambda X: sj.LRJSMF(n_topics=2).fit(as_dask(X)),
+    "transform of Dask": lambda X: fitted.transform(as_dask(X)).compute(),
+}
+for kind in (sp.csr_array, sp.csr_matrix, sp.csc_array, sp.bsr_array, sp.coo_array, sp.coo_matrix):
+    for fault, spoil in (OF_COO if "coo" in kind.__name__ else FAULTS).items():
+        for use, call in USES.items():
+            X = kind(counts.astype(np.float64 if fault == "beyond" else np.int64))
+            spoil(X)
+            print(kind.__name__, fault, use, file=sys.stderr, flush=True)
+            try:
+                call(X)
+            except sj.InputError as error:
+                assert "the matrix" in str(error) and "scipy.sparse" in str(error), error
+            else:
+                raise AssertionError("no error")
+"""
+
+
+def test_matrices_whose_arrays_do_not_fit_together_are_refused(tmp_path: Path) -> None:
+    finished([sys.executable, "-c", UNSOUND, str(tmp_path / "c")])
+
+
+def test_a_matrix_in_a_file_that_starts_later_is_refused(tmp_path: Path) -> None:
+    matrix = sp.csr_array(COUNTS)
+    matrix.indptr[0] = 2
+    sp.save_npz(tmp_path / "a.npz", matrix)
+    put(tmp_path / "a.vocab.txt", "\n".join(words(N)))
+    with pytest.raises(InputError, match="indptr does not start with 0"):
+        read(tmp_path / "a.npz")

@@ -627,7 +627,7 @@ REFUSED: tuple[tuple[str, str | bytes, tuple[str, ...], tuple[str, ...]], ...] =
     ),
     ("t.jsonl", TWEET, (), ("--encoding cp1252",)),
     ("t.csv", b"what\n" + TWEET * 3, (*TEXT[:2], "--read", "text=what"), ("--encoding cp1252",)),
-    ("t.txt", TWEET, LINES, ("--encoding cp1252",)),
+    ("t.txt", "café\n".encode("cp1252"), LINES, ("--encoding cp1252",)),
     ("in/novel.txt", DOCUMENTS[0], ("--quiet",), ("1 document ", "more documents")),
     (
         "t.txt",
@@ -706,3 +706,53 @@ def test_lines_of_other_kinds_are_refused(head: bytes, kind: str, tmp_path: Path
     path = put(tmp_path / "a.txt", head + b"\nant bee\n")
     for reader in ("lines", "baskets") if kind not in ("JSON", "Parquet") else ("lines",):
         refused(ingested(path, "--reader", reader), 2, "a.txt", kind)
+
+
+DIGITS = "9" * 5000
+NUMBERS = (
+    DIGITS,
+    f"-{DIGITS}",
+    f"0.{DIGITS}",
+    "1e99999",
+    f"&#{DIGITS}",
+    "&#x110000;",
+    "&#55296;",
+    "\ud800",
+    f"{DIGITS}-01-01",
+)
+
+#: How each reader may meet a number of thousands of digits, which Python refuses to convert.
+WITH_NUMBERS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "texts.csv": ("id,text,m\n" + rows("{0},{1} NUMBER,NUMBER\n"), ()),
+    "header.csv": ("NUMBER,text\n" + rows("{0},{1}\n"), ()),
+    "ids.csv": ("id,text\n" + rows("NUMBER{0},{1}\n"), ("--id", "id")),
+    "triples.csv": ("document,word,count\n" + rows("{0},a{0},NUMBER\n"), ("--reader", "triples")),
+    "numbered.csv": (
+        "document,word,count\nNUMBER,a,1\n",
+        ("--reader", "triples", "--read", "integer_ids=true"),
+    ),
+    "ratings.csv": ("user,item,rating\n" + rows("{0},a{0},NUMBER\n"), ("--reader", "ratings")),
+    "numbers.jsonl": ("".join(f'{{"text": "{text}", "m": NUMBER}}\n' for text in TEXTS), ()),
+    "array.json": ("[" + ",".join(f'{{"text": "{text}", "m": [NUMBER]}}' for text in TEXTS) + "]", ()),
+    "baskets.json": ("[[NUMBER, 1], [2]]", ("--reader", "baskets")),
+    "size.mtx": ("%%MatrixMarket matrix coordinate integer general\nNUMBER 3 1\n1 1 2\n", ()),
+    "entry.mtx": ("%%MatrixMarket matrix coordinate real general\n3 3 2\n1 1 NUMBER\nNUMBER 2 1\n", ()),
+    "docword.a.txt": ("NUMBER\n3\n1\n1 1 2\n", ()),
+    "docword.b.txt": ("3\n3\n1\n1 1 NUMBER\n", ()),
+    "lines.txt": (rows("{1} NUMBER\n"), ("--reader", "lines")),
+    "a.eml": (
+        "From: a@b.c\nDate: NUMBER\nContent-Type: text/html; charset*NUMBER*=x\n\n<p>ant NUMBER bee\n",
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WITH_NUMBERS)
+def test_numbers_that_python_does_not_convert_end_in_no_traceback(name: str, tmp_path: Path) -> None:
+    content, options = WITH_NUMBERS[name]
+    put(tmp_path / "vocab.txt", "a\nb\nc\n")
+    for number in NUMBERS:
+        put(tmp_path / name, content.replace("NUMBER", number).encode("utf-8", "surrogatepass"))
+        done = Done(tmp_path, name, *options, "--on-bad-record", "quarantine", "--overwrite", "--min-df", 1)
+        assert done.code in (0, 2), done.said[-2000:]
+        assert "Traceback" not in done.said

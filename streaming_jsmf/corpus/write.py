@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from operator import floordiv
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 from upath import UPath
 
 from streaming_jsmf.corpus.format import (
@@ -68,6 +69,7 @@ from streaming_jsmf.storage.replace import (
 from streaming_jsmf.storage.results import Found, Wanted
 
 _ADVICE = "remove it, or choose another path"
+_BUILD = "build it again, such as with scipy.sparse.csr_array((counts, (rows, columns)))"
 
 
 @dataclass(frozen=True)
@@ -290,18 +292,53 @@ def _documents(block: csr_array[Any], first: int) -> Documents:
 def wide(X: Any) -> Any:
     """Return a sparse matrix of integers with 64 bits, for sums of repeated entries; others as given.
 
-    Raises ``InputError`` if values are masked, since other libraries would read what is behind the mask.
+    Raises ``InputError`` if values are masked, since other libraries would read what is behind the mask, or if the
+    arrays of a sparse matrix do not fit together.
     """
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         raise InputError("the matrix has masked values; replace them, such as by X.filled(0)")
+    if issparse(X):
+        # Other formats are converted in Python, which may copy what does not fit.
+        X = X if X.format in ("csr", "csc", "bsr", "coo") else X.tocsr()
+        _require_sound(X)
+    return _widened(X)
+
+
+def _widened(X: Any) -> Any:
     if hasattr(X, "tocsr") and X.dtype.kind in "bui":
         return X.astype(np.uint64 if X.dtype.kind == "u" else np.int64, copy=False)
     return X
 
 
+def _require_sound(X: Any) -> None:
+    """Raise ``InputError`` if the arrays of a sparse matrix do not fit together; SciPy would read beyond them."""
+    if X.ndim != 2:
+        return
+    axes = [*zip(X.coords, X.shape, ("row", "column"), strict=True)] if X.format == "coo" else []
+    n_values = [len(index) for index, *_ in axes]
+    if X.format != "coo":
+        major, sizes = int(X.format == "csc"), [*map(floordiv, X.shape, getattr(X, "blocksize", (1, 1)))]
+        ends, stored = X.indptr, min(len(X.indices), len(X.data))
+        falls = ends.dtype.kind not in "iu" or (ends[1:] < ends[:-1]).any()
+        if len(ends) != sizes[major] + 1 or falls or ends[0] != 0 or ends[-1] > stored:
+            raise InputError(
+                f"the indptr of the matrix does not go up from 0 to at most its {stored} values in {sizes[major] + 1} "
+                f"steps; {_BUILD}"
+            )
+        axes = [(X.indices[: int(ends[-1])], sizes[1 - major], ("column", "row")[major])]
+    if any(n != len(X.data) for n in n_values):
+        raise InputError(f"the matrix has {len(X.data)} values at {n_values} rows and columns; {_BUILD}")
+    for index, size, name in axes:
+        low, high = (int(index.min()), int(index.max())) if len(index) else (0, -1)
+        if index.dtype.kind not in "iu" or low < 0 or high >= size:
+            raise InputError(
+                f"the matrix has the {name} {low if low < 0 else high}, outside 0..{size - 1}; {_BUILD}"
+            )
+
+
 def tidy_rows(rows: Any) -> csr_array[Any]:
     """Copy rows to CSR with sorted, distinct words and without zeros; ``InputError`` if a count is too large."""
-    block: csr_array[Any] = wide(csr_array(wide(rows), copy=True))
+    block: csr_array[Any] = _widened(csr_array(wide(rows), copy=True))
     block.sum_duplicates()
     block.eliminate_zeros()
     if block.data.max(initial=0) > LARGEST_COUNT:

@@ -174,8 +174,9 @@ def n_columns(X: Any) -> int:
 
 def _dask_blocks(X: Any) -> Iterator[csr_array[Any]]:
     """Compute the blocks of a Dask array one by one, so that only one is in memory."""
-    for number in range(X.numblocks[0]):
-        yield _checked(X.blocks[number, 0].compute(), number, X.shape[1])
+    # Dask copies the block of an array, for which SciPy refuses some unsound ones in words of its own.
+    for number, [block] in enumerate(X.to_delayed()):
+        yield _checked(block.compute(), number, X.shape[1])
 
 
 def _checked(block: Any, number: int, n_words: int) -> csr_array[Any]:

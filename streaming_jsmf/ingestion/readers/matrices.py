@@ -222,6 +222,8 @@ class CsrMatrix(ABC):
         """Yield rows start..stop-1 in pieces of about ``limits.BATCH_VALUES`` values."""
         indptr = self.array("indptr", start)
         last = self._checked(indptr(1))
+        if not start and last[0]:
+            raise UnreadableError("its indptr does not start with 0; write the matrix again")
         words, counts = self.array("indices", int(last[0])), self.array("data", int(last[0]))
         for first in range(start, stop, limits.BATCH_VALUES):
             following = indptr(min(limits.BATCH_VALUES, stop - first))
