@@ -112,7 +112,7 @@ class Tokenizer:
             return split_words(texts, form)
         given = texts.to_pylist()
         if name in BUILT_IN:
-            # As in ``split_words``. Arrow's own function decomposes for NFC before pyarrow 24 or later.
+            # As in ``split_words``. Arrow's own function decomposes for NFC before pyarrow 26.
             given = [unicodedata.normalize(form, text) for text in given]
         return _analyzed(given, _analyzer(name), name)
 
