@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -182,7 +183,8 @@ def folded(words: Any) -> Any:
     """Return words (Arrow strings) as stop words are compared: lower-case, and spellings of a letter alike."""
     lower = pc.utf8_lower(words)
     mixed = pc.match_substring_regex(lower, _MIXED)
-    others = pc.utf8_normalize(lower.filter(mixed), "NFC")
+    composed = [unicodedata.normalize("NFC", word) for word in lower.filter(mixed).to_pylist()]
+    others = pa.array(composed, lower.type)
     for pattern, letter in _SPELLINGS.items() if len(others) else ():
         others = pc.replace_substring_regex(others, pattern, letter)
     return pc.replace_with_mask(lower, mixed, others)

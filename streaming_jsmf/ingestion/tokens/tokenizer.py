@@ -7,6 +7,7 @@ import importlib
 import logging
 import re
 import sys
+import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
@@ -109,7 +110,11 @@ class Tokenizer:
         name, form = self.options.tokenizer, self.options.normalization
         if name == "arrow":
             return split_words(texts, form)
-        return _analyzed(pc.utf8_normalize(texts, form) if name in BUILT_IN else texts, _analyzer(name), name)
+        given = texts.to_pylist()
+        if name in BUILT_IN:
+            # As in ``split_words``. Arrow's own function decomposes for NFC before pyarrow 26.
+            given = [unicodedata.normalize(form, text) for text in given]
+        return _analyzed(given, _analyzer(name), name)
 
 
 def suited_tokenizer(texts: Any) -> str:
@@ -167,10 +172,10 @@ def _beginnings(texts: Any, length: int) -> Any:
     return pc.utf8_slice_codeunits(pc.utf8_trim_whitespace(head), 0, length)
 
 
-def _analyzed(texts: Any, analyzer: Analyzer, name: str) -> TokenLists:
+def _analyzed(texts: list[str], analyzer: Analyzer, name: str) -> TokenLists:
     flat: list[str] = []
     ends = [0]
-    for text in texts.to_pylist():
+    for text in texts:
         flat.extend(_words_of(text, analyzer, name))
         ends.append(len(flat))
     try:
