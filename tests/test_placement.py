@@ -359,7 +359,6 @@ SMALL_LIMITS = {
     "config.scan.HELD_NONZEROS": 8000,
     "config.scan.SAMPLED_DOCUMENTS": 300,
     "inference.polish.SAMPLE_NONZEROS": 4000,
-    "inference.polish.NONZEROS_PER_WORD": 4,
     "inference.polish.DRAWN_DOCUMENTS": 100,
     "moments.memory.BYTES_PER_NONZERO": 8000,
     "moments.memory.held_bytes": lambda share, nonzeros: int(16_000 * (share or 0) * nonzeros),
