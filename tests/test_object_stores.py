@@ -511,8 +511,8 @@ def test_files_of_others_are_left_alone(memory: str, corpus_path: Path, local: P
     fsspec.filesystem("memory").pipe_file(f"{place}/thesis.tex", b"years")
     refused(invoked("scan", corpus_path, place), 2, place, "moments store")
     infer = ("infer", local / "m.zarr", place, "--topics", "5")
-    refused(invoked(*infer), 2, place, "exists already")
-    refused(invoked(*infer, "--overwrite"), 2, place, "is not a model")
+    refused(invoked(*infer), 2, place, "is a folder, not a model, and is not replaced")
+    refused(invoked(*infer, "--overwrite"), 2, place, "is a folder, not a model")
     assert names_below(memory) == ["m.zarr/thesis.tex"]
 
 

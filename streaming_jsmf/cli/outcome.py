@@ -31,8 +31,8 @@ def outcome_of(error: BaseException) -> Outcome | None:
     # Libraries convert interrupts to their own errors, and worker processes may receive the signal first.
     if interrupts.received() is not None or isinstance(error, KeyboardInterrupt | click.Abort):
         return interrupted()
-    # Click turns a broken pipe, and nothing else here, into an exit.
-    if isinstance(error, BrokenPipeError | SystemExit):
+    # Click turns a broken pipe into this exit.
+    if isinstance(error, BrokenPipeError) or (isinstance(error, SystemExit) and error.code == 1):
         return Outcome(
             "error", CLOSED, "the output was closed, as head does; run the same command again for the rest"
         )
