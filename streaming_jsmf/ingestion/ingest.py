@@ -32,6 +32,7 @@ from streaming_jsmf.ingestion.losses import (
 )
 from streaming_jsmf.ingestion.plan import curation_fields, plan_ingest
 from streaming_jsmf.ingestion.readers.base import limits
+from streaming_jsmf.ingestion.readers.doubts import DOUBTS
 from streaming_jsmf.ingestion.readers.values import require_few
 from streaming_jsmf.ingestion.repeats import find_repeated_ids, find_repeats
 from streaming_jsmf.ingestion.shards import REWRITE, WRITE, write_shards
@@ -276,7 +277,9 @@ def _with_columns(ingest: Ingest, contents: Contents, n_documents: int) -> Inges
             )
     summaries = {names[name]: summary for name, summary in found.items()}
     kinds, lines = choose_types(summaries, ingest.known_kinds, getattr(options, "date_format", None))
-    for line in (*contents.notes.values(), *lines):
+    for name, line in contents.notes.items():
+        logger.log(logging.WARNING if name in DOUBTS else logging.INFO, "%s", line)
+    for line in lines:
         logger.info("%s", line)
     order = sorted(found, key=lambda name: name in partial)
     return replace(ingest, columns=tuple(Column(name, names[name], kinds[names[name]]) for name in order))
