@@ -294,7 +294,8 @@ def wide(X: Any) -> Any:
 
     Raises ``InputError`` if the arrays of a sparse matrix do not fit together.
     """
-    if issparse(X):
+    is_sparse: bool = issparse(X)
+    if is_sparse:
         # Other formats are converted in Python, which may copy what does not fit.
         X = X if X.format in ("csr", "csc", "bsr", "coo") else X.tocsr()
         _require_sound(X)
