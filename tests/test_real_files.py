@@ -756,3 +756,59 @@ def test_numbers_that_python_does_not_convert_end_in_no_traceback(name: str, tmp
         done = Done(tmp_path, name, *options, "--on-bad-record", "quarantine", "--overwrite", "--min-df", 1)
         assert done.code in (0, 2), done.said[-2000:]
         assert "Traceback" not in done.said
+
+
+SPOILT = [
+    "O cão não irá à praia nº {}",
+    "Việt Nam: Ánh sáng và âm thanh số {}",
+    "À l\u2019âge bête, où êtes-vous, n° {} ?",
+    "Größe \u2013 \u201c{}\u201d €",
+]
+
+
+@pytest.mark.parametrize("line", SPOILT)
+@pytest.mark.parametrize("codec", ["latin-1", "cp1252"])
+def test_utf8_that_was_read_as_latin_1_is_named(line: str, codec: str, tmp_path: Path) -> None:
+    right = [f"{text} {line.format(i)}" if i % 4 else text for i, text in enumerate(TEXTS)]
+    wrong = [text.encode().decode(codec, "ignore" if codec == "latin-1" else "replace") for text in right]
+    if codec == "cp1252":  # five bytes are no characters of it, and become controls elsewhere
+        undefined = dict.fromkeys(b"\x81\x8d\x8f\x90\x9d")
+        wrong = [
+            "".join(chr(b) if b in undefined else bytes([b]).decode(codec) for b in text.encode())
+            for text in right
+        ]
+    for name, made, code in (
+        ("a.csv", table([[text] for text in wrong], ["text"]), 90),
+        ("b.txt", "\n".join(wrong), 90),
+    ):
+        done = Done(
+            tmp_path,
+            put(tmp_path / name, made).name,
+            "--overwrite",
+            *("--reader", "lines") * (name == "b.txt"),
+        )
+        assert f"{code} of 120 texts that were looked at are UTF-8 that was read as Latin-1" in done.said
+    assert (
+        "Latin-1"
+        not in Done(
+            tmp_path, put(tmp_path / "c.csv", table([[t] for t in right], ["text"])).name, "--overwrite"
+        ).said
+    )
+
+
+def test_capitals_with_a_tilde_are_no_damage(tmp_path: Path) -> None:
+    """Of which an end and a closing mark look like UTF-8."""
+    upper = [f"«MANHÃ» São Paulo, MAÇÃ» SÃO JOÃO À» {text}" for text in TEXTS]
+    assert (
+        "Latin-1"
+        not in Done(tmp_path, put(tmp_path / "a.csv", table([[t] for t in upper], ["text"])).name).said
+    )
+
+
+@pytest.mark.parametrize(
+    ("mark", "said"), [("caf\ufffd", "have U+FFFD"), ("Q&amp;amp;A it&amp;#39;s", "have character ref")]
+)
+def test_other_damage_is_named(mark: str, said: str, tmp_path: Path) -> None:
+    texts = [f"{text} {mark}" if i % 3 == 0 else f"{text} &amp; caf\u00e9" for i, text in enumerate(TEXTS)]
+    done = Done(tmp_path, put(tmp_path / "a.csv", table([[text] for text in texts], ["text"])).name)
+    assert f"40 of 120 texts that were looked at {said}" in done.said

@@ -297,7 +297,8 @@ def wide(X: Any) -> Any:
     """
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         raise InputError("the matrix has masked values; replace them, such as by X.filled(0)")
-    if issparse(X):
+    is_sparse: bool = issparse(X)
+    if is_sparse:
         # Other formats are converted in Python, which may copy what does not fit.
         X = X if X.format in ("csr", "csc", "bsr", "coo") else X.tocsr()
         _require_sound(X)

@@ -32,6 +32,7 @@ from streaming_jsmf.ingestion.readers.base import (
     Unit,
     UnreadableError,
 )
+from streaming_jsmf.ingestion.readers.doubts import doubts
 from streaming_jsmf.ingestion.readers.files import bare_suffix, of_first_readable, size_of
 from streaming_jsmf.ingestion.readers.formats import LINES
 from streaming_jsmf.ingestion.readers.listing import FORMATS, format_of, is_parquet
@@ -169,10 +170,10 @@ class TextReader(RecordReader):
         return self.usable(records, faults, bad), notes
 
     def _batch(self, records: Records, repaired: Mapping[str, str]) -> Batch:
-        columns = records.columns
-        tokens = self.tokenizer(joined([columns[name] for name in self.contents]))
+        columns, rows = records.columns, records.rows
+        texts = joined([columns[name] for name in self.contents])
+        tokens = self.tokenizer(texts)
         ids, metadata, notes = self.metadata(columns)
-        rows = records.rows
         if tokens.texts is not None:
             rows, index = rows[tokens.texts], pa.array(tokens.texts)
             if (name := self.id_column) is not None:
@@ -187,7 +188,7 @@ class TextReader(RecordReader):
         batch = Batch(indptr, codes, counts, rows, dictionary=tokens.dictionary, forms=tokens.forms)
         if getattr(self.options, "language_column", False):
             metadata[free_name("language", metadata)] = languages_of(batch)
-        notes = {**repaired, **notes}
+        notes = {**repaired, **notes, **doubts(texts)}
         return replace(batch, document_id=ids, metadata=metadata, notes=notes, boilerplate=tokens.boilerplate)
 
 
@@ -250,8 +251,7 @@ def headers_again(columns: Mapping[str, Any]) -> dict[int, str]:
 
 def id_faults(name: str, ids: Any) -> dict[int, str]:
     """Return why ids cannot be used. Raises UnreadableError if they are neither strings nor integers."""
-    kind = ids.type
-    if not (pa.types.is_integer(kind) or is_text(kind) or pa.types.is_null(kind)):
+    if not (pa.types.is_integer(kind := ids.type) or is_text(kind) or pa.types.is_null(kind)):
         raise UnreadableError(f"column {name!r} is {kind}; document ids are strings or integers")
     faults = dict.fromkeys(np.flatnonzero(np.asarray(ids.is_null())).tolist(), f"{name} is null")
     if is_text(kind):
