@@ -32,7 +32,8 @@ _WEB = frozenset(("http", "https"))
 
 # A password may contain blanks and quotes; elsewhere they end a URL within a text. The links of a chain are URLs.
 _URL = re.compile(
-    r"\b([a-z][a-z0-9+.-]{0,40})://((?:[^/\s@:]*:[^/@\n]*@)?[^\s'\"<>`:]*(?::(?!:)[^\s'\"<>`:]*)*)", re.IGNORECASE
+    r"\b([a-z][a-z0-9+.-]{0,40})://((?:[^/\s@:]*:[^/@\n]*@)?[^\s'\"<>`:]*(?::(?!:)[^\s'\"<>`:]*)*)",
+    re.IGNORECASE,
 )
 _USER = re.compile(r"[^/?#]*@")
 # A ? is a wildcard, except on the web or before a key and its value.

@@ -378,6 +378,48 @@ def test_boilerplate_and_white_space_are_found_wherever_they_are(
     assert found.excerpts.equals(pc.utf8_slice_codeunits(pc.utf8_trim_whitespace(single), 0, 5))
 
 
+LINE = f"M{'`' * 60}\n"
+LATER = "From: b\nTo: c\nSubject: d\n\ne"
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("<!-- <script> --> a </script> b", "  a   b"),
+        ("<script>a<!-- </script> b --> c", "  b --> c"),
+        ("<script <b> x> a </STYLE> b", "  b"),
+        ("<script> a <b>b</b>", "  a  b "),
+        ("<!--> a --> b <!-- c <i>d</i>", "  b <!-- c  d "),
+        ("<b <!-- a --> > b", "<b   > b"),
+        ("<scripts> a </script> b <scripté> c", "<scripts> a   b <scripté> c"),
+        ("<p><script>a</script><!-- b --><style>c</style>d</p>", "    d "),
+        ("<!doctype html <b>> a <?xml b?> c", "<!doctype html  > a   c"),
+        ("In article <a@@b> c\nd", "\nd"),
+        ("In article <@@b> c\nd", "\nd"),
+        ("In article <@b> c\nd", "In article <@b> c\nd"),
+        ("In article <@@> c\nd", "In article <@@> c\nd"),
+        ("In article <a@> c\nd", "In article <a@> c\nd"),
+        ("a\nOn 1 May 10:15 b wrote:\n\nc", "a\nOn 1 May 10:15 b wrote:\n\nc"),
+        ("a\nOn 1 May 10:15 b@c wrote:\n\nc", "a"),
+        ("a\nOn 1 May 10:15 b\n<b@c> wrote:\n\nc", "a"),
+        ("a\nOn 1 May 10:15\n\n<b@c> wrote:\nc", "a\nOn 1 May 10:15\n\n< > wrote:\nc"),
+        (f"a\n{LINE}{LINE}\n `\n \nend\nb", "a\n \nb"),
+        (f"a\n{LINE}{LINE}\n\nending b", "a\n \n\nending b"),
+        (f"a\n-----_____ Original\n\n{LATER}", "a"),
+        (f"a\n----\n{LATER}", "a\n----"),
+        (f"a\n-----{'x' * 101}\n{LATER}", f"a\n-----{'x' * 101}"),
+        (f"a\n------ is forwarded\n\n{LATER}", f"a\n------ is forwarded\n\n{LATER}"),
+        (f"a\n---- forwarded\n\n{LATER}", "a\n---- forwarded\n"),
+        ("> a\n> b\nc\n--\nd\n--\ne", "\n\nc\n--\nd\n"),
+    ],
+)
+def test_boilerplate_that_is_odd(text: str, left: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cleaned([text]) == [left]
+    monkeypatch.setattr(boilerplate, "_LONG", 0)
+    monkeypatch.setattr(boilerplate, "_MANY", 0)
+    assert cleaned([text]) == [left], "as a long text with many scripts"
+
+
 def encoded_files(seed: int) -> tuple[str, str]:
     """A picture, as runs of twenty colours, in uuencode, and a key in base64."""
     rng = np.random.default_rng(seed)

@@ -303,7 +303,9 @@ def _messages(stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:
 class _Message(Message):
     """A message whose header fields of very many parameters have none: reading them takes quadratic time."""
 
-    def get_param(self, param: str, failobj: Any = None, header: str = "content-type", unquote: bool = True) -> Any:
+    def get_param(
+        self, param: str, failobj: Any = None, header: str = "content-type", unquote: bool = True
+    ) -> Any:
         few = str(self.get(header, "")).count(";") <= _MOST_PARAMETERS
         return super().get_param(param, failobj, header, unquote) if few else failobj
 

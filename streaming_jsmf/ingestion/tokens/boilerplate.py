@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -103,7 +104,9 @@ _TAGS = (
     r"(?i)<!doctype\b[^<>]*>|<\?xml\b[^<>]*\?>"
     rf"|<(?:/\s*)?(?:{_NAMES})(?:\s+(?:{_ATTRIBUTE}|{_ALONE}))*\s*/?>"
 )
-#: The starts of scripts, styles and comments, which go with all that they hold.
+#: Scripts, styles and comments, which go with all that they hold.
+_BLOCKS = r"(?is)<(?:script|style)\b[^>]*>.*?</(?:script|style)>|<!--.*?-->"
+_LONG, _MANY = 1 << 13, 200  # bytes of a text, and starts of blocks
 _BLOCK = re.compile(r"<(?:(script|style)(?![A-Za-z0-9_])|!--)", re.IGNORECASE)
 _REST_OF_SCRIPT = re.compile(r"(?is)[^>]*>.*?</(?:script|style)>")
 _REST_OF_COMMENT = re.compile(r"(?s).*?-->")
@@ -196,11 +199,8 @@ def _body(text: str) -> str:
     if not is_mail and len(_QUOTE.findall(body)) < _FEWEST_QUOTES:
         return text
     left = (_QUOTE_IN_MAIL if is_mail else _QUOTE).sub("", _ATTRIBUTED_QUOTE.sub("", body))
-    signature = None
-    for signature in _SIGNATURE.finditer(left):
-        pass  # the last one counts, and a list of all is large
-    if signature:
-        start, stop = signature.span()
+    if last := deque(_SIGNATURE.finditer(left), 1):
+        start, stop = last[0].span()
         signed = left[stop:].rstrip()
         if signed.count("\n") <= _SIGNATURE_LINES and len(signed) <= _SIGNATURE_CHARACTERS:
             left = left[:start]
@@ -225,18 +225,23 @@ def _of_escaped_html(text: str) -> str:
 
 
 def without_tags(texts: Any, tags: str = _TAGS) -> Any:
-    """Replace scripts, styles, comments and what a pattern (RE2) finds between them, by spaces.
+    """Replace scripts, styles, comments, and the tags that a pattern (RE2) finds between them, by spaces.
 
-    ``tags`` matches nothing that has a second ``<``. A pattern for all would look for the end of each script anew.
+    ``tags`` matches nothing that has a second ``<``.
     """
-    clean = partial(pc.replace_substring_regex, pattern=tags, replacement=" ")
-    blocks = pc.match_substring_regex(texts, "(?i)<(?:script|style|!--)")
-    if not blocks.true_count:
+    # One pattern for all looks for an end from each start: in a long text of many, one scan finds them first.
+    many = pc.greater(pc.binary_length(texts), _LONG)
+    if many.true_count:
+        starts = pc.count_substring_regex(texts, "(?i)<(?:script|style|!--)")
+        many = pc.and_(many, pc.greater(starts, _MANY))
+    clean = partial(pc.replace_substring_regex, pattern=f"{_BLOCKS}|{tags}", replacement=" ")
+    if not many.true_count:
         return clean(texts)
-    parts = pa.array([*map(_between_blocks, texts.filter(blocks).to_pylist())], pa.list_(texts.type))
-    joined = pc.binary_join(pa.ListArray.from_arrays(parts.offsets, clean(parts.flatten())), pa.scalar(" ", texts.type))
-    others = clean(texts.filter(pc.invert(blocks)))
-    return pc.replace_with_mask(pc.replace_with_mask(texts, blocks, joined), pc.invert(blocks), others)
+    parts = pa.array([*map(_between_blocks, texts.filter(many).to_pylist())], pa.list_(texts.type))
+    left = pc.replace_substring_regex(parts.flatten(), tags, " ")
+    joined = pc.binary_join(pa.ListArray.from_arrays(parts.offsets, left), pa.scalar(" ", texts.type))
+    few = pc.invert(many)
+    return pc.replace_with_mask(pc.replace_with_mask(texts, many, joined), few, clean(texts.filter(few)))
 
 
 def _between_blocks(text: str) -> list[str]:
