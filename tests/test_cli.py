@@ -403,7 +403,7 @@ def test_a_bad_record_while_other_threads_still_commit(
 
 
 EMPTY: dict[str, tuple[list[list[int]] | None, str]] = {
-    "no files": (None, "no *.parquet files"),
+    "no files": (None, "is a folder, not a corpus; streaming-jsmf ingest"),
     "no rows": ([], "empty corpus"),
     "no words": ([[0] * 6] * 4, "empty corpus"),
     "one token": (np.eye(6, dtype=int).tolist(), "two tokens"),
@@ -431,7 +431,7 @@ REFUSED: list[tuple[str, ...]] = [
     ("scan {corpus} {moments} --max-topics 6 SCAN", "max_topics: stored 5, asked 6"),
     ("infer {rank2} {new} --topics 3", "2 positive eigenvalues", "--topics 2"),
     ("infer {unfinished} {new} --topics 3", "{unfinished}", "missing projection", "run the same scan"),
-    ("fit {corpus} {model} --topics 3,5 SCAN", "{model}", "directory of their own"),
+    ("fit {corpus} {model} --topics 3,5 SCAN", "{model}", "not a folder of models of several K"),
     ("topics {model} --csv --json", "--csv", "--json"),
     ("topics {model} --words 0", "words is 0"),
     ("scan {corpus} {file}/m SMALL", "{file}"),
@@ -462,7 +462,7 @@ REFUSED: list[tuple[str, ...]] = [
             ("--rectify=pca", "--rectify", "see --help"),
         )
     ),
-    ("infer {moments} {moments} --topics 3,5", "{moments}", "directory of their own"),
+    ("infer {moments} {moments} --topics 3,5", "{moments}", "not a folder of models of several K"),
     *(
         (command, "{later}", "format version 99", "reads 3")
         for command in ("info {later}", "scan {corpus} {later} SMALL", "infer {later} {new} --topics 3")

@@ -64,7 +64,9 @@ def _describe(place: StorePath, path: str, verify: bool) -> dict[str, Any]:
         children = [place / name for name in model_names(place)]
         # choose-k, or a fit of several K, may have been stopped before its first model was complete.
         names = child_names(place) if isinstance(place, Path) else ()
-        if children or any(re.fullmatch(r"\.?k=.*|moments|\.moments\..*", name) for name in names):
+        if children or any(
+            re.fullmatch(r"k=\d+\.partial|\.k=.*|moments|\.moments\..*", name) for name in names
+        ):
             return {
                 "kind": "models",
                 "complete": bool(children),
