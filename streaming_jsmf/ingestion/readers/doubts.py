@@ -57,12 +57,10 @@ _SIGNS: dict[str, tuple[str, Callable[[str], str | None], str]] = {
         "have character references that were escaped twice ({}); unescape them once first",
     ),
 }
-#: Names of the notes, which no column has.
-DOUBTS = frozenset(f"{sign}\0" for sign in _SIGNS)
 
 
 def doubts(texts: Any) -> dict[str, str]:
-    """Return a line for each sign that many of the first texts of a batch have, by its name in ``DOUBTS``."""
+    """Return a line for each sign that many of the first texts of a batch have, by a name that no column has."""
     if not is_string(texts.type):
         return {}
     texts = texts[:_SAMPLED].cast(pa.large_binary()).cast(pa.large_string())
