@@ -12,7 +12,7 @@ from streaming_jsmf.ingestion.formats import docword, h5ad, matrix_market, npz
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit
 from streaming_jsmf.ingestion.readers.files import size_of
 from streaming_jsmf.ingestion.readers.functions import FunctionFormat
-from streaming_jsmf.ingestion.readers.matrices import COUNTS, WORDS, bags_of, list_faults
+from streaming_jsmf.ingestion.readers.matrices import BAGS
 from streaming_jsmf.ingestion.readers.records import RecordReader
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 
@@ -25,7 +25,7 @@ class CountedSource(RecordReader):
 
     form: ClassVar[Any]
     first_number: ClassVar[int] = 0
-    contents = (WORDS, COUNTS)
+    contents = BAGS
 
     @cached_property
     def vocabulary(self) -> Sequence[str]:
@@ -63,17 +63,8 @@ class CountedSource(RecordReader):
         form = FunctionFormat(partial(self.form.read, options=self.options), f"the reader {self.reader}")
         with bad.unreadable_file():
             for records in form.records(unit, self.options, bad):
-                good = self.usable(records, list_faults(records), bad)
-                batch, kept = bags_of(good, bad)
-                ids, metadata, notes = self.metadata(good.columns)
-                yield replace(
-                    batch,
-                    rows=batch.rows + self.first_number,
-                    dictionary=None,
-                    document_id=None if ids is None else ids.filter(kept),
-                    metadata={name: values.filter(kept) for name, values in metadata.items()},
-                    notes=notes,
-                )
+                batch = self.bags(records, bad)
+                yield replace(batch, rows=batch.rows + self.first_number, dictionary=None)
 
 
 class NpzSource(CountedSource):

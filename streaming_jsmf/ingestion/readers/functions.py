@@ -2,21 +2,27 @@
 
 A function yields these columns, by name: ``text``, strings or lists of tokens; or bags of words, lists ``text`` of
 words and lists ``counts`` of the same lengths; ``document_id``, strings or integers, if there are ids; all others are
-metadata. Words keep the order of a dictionary that is ``ordered``, and otherwise that of the alphabet.
+metadata.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 
+from streaming_jsmf.config import ReaderName
 from streaming_jsmf.ingestion.readers.base import BadRecords, Format, Records, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.files import read_as, size_of
+from streaming_jsmf.ingestion.readers.records import TextSource
+from streaming_jsmf.ingestion.readers.values import decoded
+from streaming_jsmf.ingestion.users_code import users_function
 
 #: From the path of a file to its record batches.
-Function = Callable[[str], Iterator[Any]]
+Function = Callable[[str], Iterable[pa.RecordBatch]]
 
 
 class FunctionFormat(Format):
@@ -26,14 +32,10 @@ class FunctionFormat(Format):
         self._function, self._name = function, name
 
     def names(self, path: str, options: Any) -> list[str]:  # noqa: ARG002
-        return list(self.first(path).schema.names)
-
-    def first(self, path: str) -> Any:
-        """Return the first record batch of a file. Raises UnreadableError if there is none."""
-        found = next(self._batches(path), None)
-        if found is None:
+        first = next(self._batches(path), None)
+        if first is None:
             raise UnreadableError(f"{self._name} yields nothing for it")
-        return found
+        return list(first.schema.names)
 
     def units(self, path: str, options: Any) -> list[Unit]:  # noqa: ARG002
         return [Unit(path, size=size_of(path))]
@@ -44,10 +46,37 @@ class FunctionFormat(Format):
         row = 0
         for batch in self._batches(unit.path):
             columns = zip(batch.schema.names, batch.columns, strict=True)
-            kept = {name: values for name, values in columns if wanted is None or name in wanted}
+            kept = {name: decoded(values) for name, values in columns if wanted is None or name in wanted}
             yield Records(row + np.arange(batch.num_rows), kept)
             row += batch.num_rows
 
-    def _batches(self, path: str) -> Iterator[Any]:
+    def _batches(self, path: str) -> Iterator[pa.RecordBatch]:
         with read_as(f"what {self._name} reads"):
-            yield from self._function(path)
+            for batch in self._function(path):
+                if not isinstance(batch, pa.RecordBatch):
+                    raise UnreadableError(
+                        f"{self._name} yields {type(batch).__name__} for it; it must yield record batches of Arrow"
+                    )
+                yield batch
+
+
+class FunctionSource(TextSource):
+    """Reader "function": the record batches that a function of the user yields for each file.
+
+    Its code is part of the identity of a corpus. A corpus does not load it: name it again to update.
+    """
+
+    reader: ClassVar[ReaderName] = "function"
+    patterns = ("*",)
+
+    @cached_property
+    def _form(self) -> FunctionFormat:
+        name = str(self.options.function)
+        return FunctionFormat(users_function(name, "the reader"), name)
+
+    def format(self, path: str) -> Format:  # noqa: ARG002
+        return self._form
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A function may not be picklable, and is found by its name.
+        return type(self), (self.root, self.files, self.options, self.tokenizer)

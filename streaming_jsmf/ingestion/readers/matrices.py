@@ -18,7 +18,7 @@ from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Records, Un
 from streaming_jsmf.ingestion.readers.files import find_beside
 
 #: Columns of a bag of words: lists of words, and lists of their counts.
-WORDS, COUNTS = "text", "counts"
+BAGS = WORDS, COUNTS = "text", "counts"
 
 
 def words_beside(path: str, options: Any, usual: Sequence[str] = ()) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ from streaming_jsmf.ingestion.readers.bags import BagSource, BasketSource
 from streaming_jsmf.ingestion.readers.base import PATH_OPTIONS, Source, UnreadableError
 from streaming_jsmf.ingestion.readers.counted import DocwordSource, H5adSource, MatrixMarketSource, NpzSource
 from streaming_jsmf.ingestion.readers.files import bare_suffix, file_name, is_archive, is_tar
+from streaming_jsmf.ingestion.readers.functions import FunctionSource
 from streaming_jsmf.ingestion.readers.json_records import JSON
 from streaming_jsmf.ingestion.readers.listing import (
     FORMATS,
@@ -72,6 +73,7 @@ READERS: dict[ReaderName, type[Source] | type[TriplesSource]] = {
         MatrixMarketSource,
         H5adSource,
         BagSource,
+        FunctionSource,
     )
 }
 
