@@ -133,10 +133,12 @@ def list_faults(records: Records) -> dict[int, str]:
     uneven = np.flatnonzero(np.asarray(pc.not_equal(sizes, others).fill_null(True)))
     faults = {i: f"it has {sizes[i]} words and {others[i]} counts" for i in uneven.tolist()}
     for name, values in ((WORDS, lists), (COUNTS, counts)):
+        nulls = np.flatnonzero(np.asarray(values.is_null()))
+        faults |= dict.fromkeys(nulls.tolist(), f"{name} is null")
         if values.flatten().null_count:
             rows = np.repeat(np.arange(len(values)), np.asarray(pc.list_value_length(values).fill_null(0)))
             nulls = rows[np.asarray(values.flatten().is_null())]
-            faults = dict.fromkeys(nulls.tolist(), f"{name} holds a null") | faults
+            faults |= dict.fromkeys(nulls.tolist(), f"{name} holds a null")
     return faults
 
 
