@@ -34,4 +34,6 @@ def read(path: str, options: Any) -> Iterator[pa.RecordBatch]:
             if not SIZE.fullmatch(line):
                 raise UnreadableError(f"line {number} is {shown(line)}, not the number of {name}")
             sizes.append(int(line))
-        yield from documents(stream, Header(sizes[0], sizes[1], sizes[2], n_lines=3), words(path, options))
+        yield from documents(
+            path, stream, Header(sizes[0], sizes[1], sizes[2], n_lines=3), words(path, options)
+        )

@@ -27,7 +27,7 @@ def words(path: str, options: Any) -> Sequence[str]:
 def read(path: str, options: Any) -> Iterator[pa.RecordBatch]:
     """Yield the documents of a file, whose pattern entries count 1. Memory: as for ``docword``."""
     with open_stream(path) as stream:
-        yield from documents(stream, _header(stream, options.documents), words(path, options))
+        yield from documents(path, stream, _header(stream, options.documents), words(path, options))
 
 
 def _header(stream: Any, documents_are: str) -> Header:

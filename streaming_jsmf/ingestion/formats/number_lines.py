@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.ingestion.readers.base import UnreadableError, limits
-from streaming_jsmf.ingestion.readers.files import read_pieces
+from streaming_jsmf.ingestion.readers.files import is_compressed, read_pieces, size_of
 from streaming_jsmf.ingestion.readers.formats import too_long
 from streaming_jsmf.ingestion.readers.matrices import NO_COUNT, are_counts, batches_of, sums
 
@@ -47,7 +47,7 @@ def header_line(stream: Any, number: int, missing: str) -> bytes:
     return line.rstrip(b"\r\n")
 
 
-def documents(stream: Any, header: Header, words: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def documents(path: str, stream: Any, header: Header, words: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield the documents of the lines after a header. Repeated words are summed, empty documents kept.
 
     Raises UnreadableError for the first line that cannot be used, with its number.
@@ -56,10 +56,12 @@ def documents(stream: Any, header: Header, words: Sequence[str]) -> Iterator[pa.
         raise UnreadableError(
             f"the number of words is {header.n_words} in the file and {len(words)} in its word list{header.hint}"
         )
-    if header.n_documents - header.n_entries > limits.EMPTY_DOCUMENTS:
+    size = size_of(path) * (limits.LARGEST_PACKING if is_compressed(path) else 1)
+    most = min(limits.EMPTY_DOCUMENTS, limits.EMPTY_DOCUMENTS_PER_BYTE * size)
+    if header.n_documents - header.n_entries > most:
         raise UnreadableError(
-            f"it declares {header.n_documents} documents and {header.n_entries} counts, so more than "
-            f"{limits.EMPTY_DOCUMENTS} documents would be empty; correct the numbers"
+            f"it declares {header.n_documents} documents and {header.n_entries} counts, so more than {most} documents "
+            "would be empty; correct the numbers or leave such documents out"
         )
     held: Entries = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, header.types[-1]))
     start, n_found = 1, 0
