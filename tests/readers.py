@@ -107,6 +107,8 @@ class Format:
         The document's id; its number from 0, where the format has no ids.
     by_entry
         Whether the quarantine takes the one count, and not the document.
+    refuses_files
+        Whether a bad record refuses its file.
     has_metadata
         Whether the year of a document becomes a column of the corpus.
     takes_folder
@@ -126,6 +128,7 @@ class Format:
     codecs: tuple[str, ...] = PLAIN
     id_of: Callable[[Document], Any] = lambda document: document.name
     by_entry: bool = False
+    refuses_files: bool = False
     has_metadata: bool = False
     takes_folder: bool = False
     has_end: bool = False
@@ -341,7 +344,7 @@ _LINE, _AFTER_HEADER = f", line {BAD + 1}: ", f", line {BAD + 2}: "
 _ENTRY_ROW, _ENTRY_LINE = f", row group {_AT // 10}, row {_AT % 10} from 0: ", f", line {_AT + 2}: "
 _MEMBER, _NUMBER = f"/{_member(documents()[BAD])}: ", f", file {BAD + 1}: "
 _MATRIX_ROW = f", row {BAD} from 0: "
-_AFTER_2, _AFTER_3 = f", line {_entry_line(2)}: ", f", line {_entry_line(3)}: "
+_AFTER_2, _AFTER_3 = f": line {_entry_line(2)}: ", f": line {_entry_line(3)}: "
 _UTF8, _CHARACTER = "not UTF-8", "a byte that is not UTF-8"
 _NO_NUMBER, _COUNT = "is not a whole number", "count -1 is not in"
 
@@ -350,7 +353,7 @@ _YEARS: dict[str, Any] = {"has_metadata": True}
 _PACKED: dict[str, Any] = {"codecs": PACKED}
 _MEMBERS: dict[str, Any] = {"id_of": _member}
 _PLACES: dict[str, Any] = {"id_of": _place}
-_NUMBERS: dict[str, Any] = {"by_entry": True, **_PACKED, **_ENDED}
+_NUMBERS: dict[str, Any] = {"refuses_files": True, **_PACKED, **_ENDED}
 _ENTRIES: dict[str, Any] = {"by_entry": True}
 _RATINGS: dict[str, Any] = {"by_entry": True, "id_of": _from_one}
 _VOCAB: dict[str, Any] = {"beside": {"vocab.txt": _LIST}}

@@ -31,15 +31,13 @@ def table_of(path: Path, place: Path, **options: Any) -> Any:
     return pq.read_table(place / "documents")
 
 
-@pytest.mark.parametrize("block", [3, 1 << 20])
+@pytest.mark.parametrize("unit", [1000, 1 << 20])
 @pytest.mark.parametrize("indent", [None, 2])
 def test_an_array_gives_the_same_corpus_as_lines(
-    block: int, indent: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    unit: int, indent: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming_jsmf.ingestion.readers.json_records._BLOCK", block)
-    if block == 3:
-        monkeypatch.setattr(limits, "UNIT_BYTES", 1000)
-    rows = ROWS[:30] if block == 3 else ROWS
+    monkeypatch.setattr(limits, "UNIT_BYTES", unit)
+    rows = ROWS
     (tmp_path / "lines.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     (tmp_path / "array.json").write_text(f"\ufeff {json.dumps(rows, indent=indent)}\n", encoding="utf-8")
     (tmp_path / "array.json.gz").write_bytes(gzip.compress((tmp_path / "array.json").read_bytes()))
@@ -87,8 +85,6 @@ LAYOUTS: dict[str, tuple[Any, str]] = {
     "strings": (TEXTS, ""),
     "lines of strings": ("\n".join(map(json.dumps, TEXTS)), ""),
     "one line": ("".join(_LINES), ""),
-    "call": (f"of({json.dumps(_RECORDS)});\n", ""),
-    "script": (f"window.a.b0 = {json.dumps({'a': _RECORDS}, indent=2)}", "records are the objects in a"),
     "parts": ([{"text": [text[:9], {"text": text[9:]}]} for text in TEXTS], ""),
     "tweets": ("".join(map(_tweet, range(len(TEXTS)), TEXTS)), "the whole texts of tweets"),
     "two on a line": ("\n".join(map("".join, zip(_LINES[::2], _LINES[1::2], strict=True))), ""),
@@ -109,8 +105,7 @@ def test_other_layouts_give_the_same_texts(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("streaming_jsmf.ingestion.readers.json_layout._HEAD", 10_000)
-    monkeypatch.setattr("streaming_jsmf.ingestion.readers.json_records._BLOCK", 50)
+    monkeypatch.setattr("streaming_jsmf.ingestion.readers.json_records._HEAD", 10_000)
     caplog.set_level("INFO")
     content, said = LAYOUTS[kind]
     text = content if isinstance(content, str) else json.dumps(content, indent=indent)
@@ -134,13 +129,15 @@ def test_other_layouts_give_the_same_texts(
         ),
         (f"{_RECORDS[0]}\n", "the line is a dict of Python"),
         ("// of 2020\n" + "\n".join(_LINES), "line 1: the line is a comment"),
+        (f"of({json.dumps(_RECORDS)});\n", "it is JavaScript; remove what is before"),
+        (f"window.a.b0 = {json.dumps({'a': _RECORDS}, indent=2)}", "it is JavaScript; remove what is before"),
     ],
-    ids=["two lists", "unequal", "a later list", "dict", "comment"],
+    ids=["two lists", "unequal", "a later list", "dict", "comment", "call", "script"],
 )
 def test_unclear_layouts_are_refused(
     content: Any, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming_jsmf.ingestion.readers.json_layout._HEAD", 10_000)
+    monkeypatch.setattr("streaming_jsmf.ingestion.readers.json_records._HEAD", 10_000)
     (tmp_path / "a.json").write_text(
         content if isinstance(content, str) else json.dumps(content), encoding="utf-8"
     )
@@ -181,8 +178,8 @@ def test_mappings_in_memory_are_no_texts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (json.dumps(ROWS)[:-50], r"element 150 of the array: the JSON array is incomplete"),
-        (json.dumps(ROWS) + "x", r"element 151 of the array: there is data after the JSON array"),
+        (json.dumps(ROWS)[:-50], "the JSON is incomplete or damaged"),
+        (json.dumps(ROWS) + "x", "there is other data after the JSON"),
         (
             json.dumps([*ROWS[:9], {"content": {"body": 5}, "id": 9}]),
             r"element 10 of the array: .*is of type int",
@@ -200,11 +197,12 @@ def test_bad_arrays(content: str, said: str, tmp_path: Path) -> None:
     assert not (tmp_path / "corpus").exists()
 
 
-def test_a_large_element_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a.json").write_text(json.dumps([{"text": "a b c"}, {"text": "x " * 3000}]), encoding="utf-8")
-    monkeypatch.setattr("streaming_jsmf.ingestion.readers.json_records._BLOCK", 100)
-    monkeypatch.setattr(limits, "LONGEST_LINE", 1000)
-    with pytest.raises(sj.InputError, match=r"element 2 of the array: .* more than 1,000 bytes"):
+def test_a_large_document_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(ROWS), encoding="utf-8")
+    monkeypatch.setattr("streaming_jsmf.ingestion.formats.json_documents.LARGEST", 1000)
+    with pytest.raises(
+        sj.InputError, match=r"a\.json: it is a JSON document of more than 1,000 bytes, .* jq -c"
+    ):
         sj.ingest(tmp_path / "a.json", tmp_path / "corpus")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import io
 import re
@@ -21,12 +20,9 @@ from hypothesis import strategies as st
 
 import streaming_jsmf as sj
 from streaming_jsmf.errors import InputError, options_named
-from streaming_jsmf.ingestion.readers import counts as number_lines
-from streaming_jsmf.ingestion.readers import matrices as matrix_files
+from streaming_jsmf.ingestion.formats import npz
 from streaming_jsmf.ingestion.readers.base import BadRecords
-from streaming_jsmf.ingestion.readers.counts import DocwordSource, MatrixMarketSource
-from streaming_jsmf.ingestion.readers.h5ad import H5adSource
-from streaming_jsmf.ingestion.readers.matrices import NpzSource
+from streaming_jsmf.ingestion.readers.counted import DocwordSource, H5adSource, MatrixMarketSource, NpzSource
 from tests.cases import each_once
 from tests.sources import Read, opened, put, refused_by, small
 
@@ -80,11 +76,8 @@ def h5ad_file(tmp_path, matrix, words=WORDS, name="x.h5ad", layers=None, obs=Non
     return opened(H5adSource, tmp_path / name, **options)
 
 
-@contextlib.contextmanager
 def small_blocks(batch, values):
-    with small(batch=batch, values=values), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(matrix_files, "BATCHES_PER_UNIT", 2)
-        yield
+    return small(batch=batch, values=values)
 
 
 def triples(matrix, order=None):
@@ -181,8 +174,8 @@ def test_repeated_words_are_summed_across_blocks(tmp_path):
 
 def test_overflowing_sums_are_refused(tmp_path):
     source = docword_file(tmp_path, ["2", "5", "4", "1 2 2147483647", "1 2 1", "1 3 1", "2 1 1"])
-    read = refused_by(source, "x.txt, line 4: ", "word 2 ", "2147483648")
-    assert read.bags == [{"cat": 1}, {"ant": 1}]
+    read = refused_by(source, "x.txt, document 1: ", "count 2147483648 is not in")
+    assert read.bags == [{"ant": 1}]
     counts = (np.array([2147483647, 1, 5]), np.array([0, 0, 1]), np.array([0, 2, 3]))
     source = npz_file(tmp_path, sp.csr_array(counts, shape=(2, 5)))
     assert refused_by(source, "row 0 from 0: ", "word 0 ", "2147483648").rows == [1]
@@ -212,8 +205,8 @@ def test_empty_documents_are_read_in_batches(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
-        ([], "up to number 2000000000 is 2000000000,"),
-        (["1 2 3", "1999999999 2 3"], "up to number 1999999998 is 1999999997,"),
+        ([], "declares 2000000000 documents and 0 counts, so more than 10000000 "),
+        (["1 2 3", "1999999999 2 3"], "declares 2000000000 documents and 2 counts, "),
     ],
 )
 @pytest.mark.parametrize("make", [docword_file, market_file])
@@ -234,7 +227,7 @@ BAD_LINES = {
     "3 6 1": "word 6 is not in the vocabulary of 5 words",
     "3 0 1": "word 0 is not in the vocabulary of 5 words",
     **{f"3 2 {n}": f"count {n} is not in" for n in (0, -1, 2147483648)},
-    "3 2 99999999999999999999": "the count '99999999999999999999' is out of range",
+    "3 2 99999999999999999999": "the count '99999999999999999999' is not a whole number of at most 64 bits",
     **{f"3 2 {n}": f"the count '{n}' " for n in ("NaN", "1.5", "0x1F", "1_0")},
     "3 \udcff\udcfe 1": r"the word '\\xff\\xfe' ",
     "three 2 1": "the document 'three' ",
@@ -244,13 +237,12 @@ BAD_LINES = {
 
 @pytest.mark.parametrize("size", [5, 8 << 20])
 @pytest.mark.parametrize("line", BAD_LINES)
-def test_bad_lines_of_docword(tmp_path, line, size):
+def test_a_bad_line_of_docword_refuses_the_file(tmp_path, line, size):
     lines = [*DOCWORD[:2], "6", *DOCWORD[3:-1], line, DOCWORD[-1]]
     source = docword_file(tmp_path, lines)
     with small_blocks(size, 10):
-        read = refused_by(source, "docword.x.txt, line 8: ", BAD_LINES[line])
-    assert rows_of(read) == TRUTH
-    assert [(row, record) for row, _, record in read.bad] == [(7, line.encode("utf-8", "surrogateescape"))]
+        read = refused_by(source, "docword.x.txt: line 8: ", BAD_LINES[line])
+    assert [row for row, _, _ in read.bad] == [None]
 
 
 @pytest.mark.parametrize(
@@ -264,12 +256,10 @@ def test_bad_lines_of_docword(tmp_path, line, size):
         ("1 1 1", ["document 1 comes after document 2; ", "columns"]),
     ],
 )
-def test_bad_lines_of_matrix_market(tmp_path, line, reasons):
+def test_a_bad_line_of_matrix_market_refuses_the_file(tmp_path, line, reasons):
     head = [f"{BANNER} real general", "2 5 4"]
     source = market_file(tmp_path, [*head, "1 2 0.5", "2 2 .5", line, "2 3 5."])
-    read = refused_by(source, "x.mtx, line 5: ", *reasons)
-    assert read.bags == [{"bee": 0.5}, {"bee": 0.5, "cat": 5}]
-    assert read.bad[0][0] == 4
+    refused_by(source, "x.mtx: line 5: ", *reasons)
 
 
 LOOSE = ["3", " 5", "5 ", "  1\t1 2", "1  3 1 ", "", "1 5 +4\r", "3 2 1", "003 4 7", "  "]
@@ -277,10 +267,7 @@ LOOSE = ["3", " 5", "5 ", "  1\t1 2", "1  3 1 ", "", "1 5 +4\r", "3 2 1", "003 4
 
 @pytest.mark.parametrize("lines", [LOOSE, [line + "\r" for line in DOCWORD]])
 @pytest.mark.parametrize("size", [4, 8 << 20])
-@pytest.mark.parametrize("quick", [True, False])
-def test_both_parsers_accept_spaces_and_leading_zeros(monkeypatch, tmp_path, lines, size, quick):
-    if not quick:
-        monkeypatch.setattr(number_lines, "_parse", lambda *_: None)
+def test_spaces_and_leading_zeros_are_accepted(tmp_path, lines, size):
     with small_blocks(size, 10):
         assert rows_of(Read(docword_file(tmp_path, lines))) == TRUTH
 
@@ -289,7 +276,7 @@ def test_both_parsers_accept_spaces_and_leading_zeros(monkeypatch, tmp_path, lin
 def test_a_wrong_number_of_lines_in_the_header(tmp_path, said):
     source = docword_file(tmp_path, [*DOCWORD[:2], str(said), *DOCWORD[3:]])
     read = refused_by(source, f"line 3: the header says NNZ = {said}, the number of lines of counts is 5")
-    assert (rows_of(read), [row for row, _, _ in read.bad]) == (TRUTH, [2])
+    assert [row for row, _, _ in read.bad] == [None]
 
 
 HEADERS = [
@@ -300,9 +287,9 @@ HEADERS = [
     (
         "docword",
         ["3", "4", *DOCWORD[2:]],
-        r"number of words is 4 in the file and 5 in its word list .*vocab.x.txt",
+        r"number of words is 4 in the file and 5 in its word list",
     ),
-    ("docword", ["99999999999", "5", "0"], "up to number 99999999999 is 99999999999,"),
+    ("docword", ["99999999999", "5", "0"], "declares 99999999999 documents and 0 counts,"),
     ("mtx", ["%%MatrixMarket matrix array real general", "2 2"], "line 1 .*'%%MatrixMarket matrix array"),
     ("mtx", [f"{BANNER} real symmetric", "5 5 0"], "line 1 .* only %%MatrixMarket"),
     ("mtx", [f"{BANNER} complex general", "5 5 0"], "line 1 .*'complex'"),
@@ -379,8 +366,6 @@ BAD_ROWS = [
     (3, 2, np.nan, "count nan is not in"),
     (4, 3, np.inf, "count inf is not in"),
     (4, 3, 3e9, "count 3000000000"),
-    (3, 5, 4, "word 5 (from 0) is outside 0..4"),
-    (3, -1, 4, "word -1 (from 0) is outside"),
 ]
 ROWS_KEPT = [[2, 0, 0, 0, 1], [0, 3, 0, 0, 0], [6, 0, 0, 0, 0]]
 
@@ -393,10 +378,11 @@ def test_a_bad_row_is_named_or_quarantined(tmp_path, values, bad):
     matrix.indptr, matrix.indices = np.array([0, 2, 3, 5, 6]), np.array([4, 0, 1, 2, 3, 0])
     matrix.data = np.array([1, 2, 3, 4, 5, 6], kind)
     matrix.indices[at], matrix.data[at] = word, count
-    sources = [npz_file(tmp_path, matrix)]
-    if 0 <= word < 5:
-        sources.append(h5ad_file(tmp_path, sp.csr_matrix(matrix), obs={"n": [1, 2, 3, 4]}, metadata=("n",)))
-        sources.append(h5ad_file(tmp_path, matrix.toarray(), name="dense.h5ad"))
+    sources = [
+        npz_file(tmp_path, matrix),
+        h5ad_file(tmp_path, sp.csr_matrix(matrix), obs={"n": [1, 2, 3, 4]}, metadata=("n",)),
+        h5ad_file(tmp_path, matrix.toarray(), name="dense.h5ad"),
+    ]
     for source in sources:
         with small_blocks(100, values):
             read = refused_by(source, f"{source.files[0]}, row 2 from 0: {reason}")
@@ -423,12 +409,22 @@ def test_stored_zeros_are_dropped(tmp_path):
     assert Read(source).bags == [{"dog": 3}, {}]
 
 
-@pytest.mark.parametrize("kind", ["csc", "coo", "bsr"])
-@pytest.mark.parametrize("policy", ["fail", "quarantine"])
-def test_matrices_not_stored_by_rows_are_refused(tmp_path, kind, policy):
-    source = npz_file(tmp_path, sp.coo_matrix(np.array(TRUTH)).asformat(kind))
-    with pytest.raises(InputError, match=rf"x\.npz .* {kind} .*tocsr"):
-        Read(source, policy)
+@pytest.mark.parametrize("kind", ["csc", "coo", "bsr", "dia"])
+def test_matrices_not_stored_by_rows_are_read(tmp_path, kind):
+    assert rows_of(Read(npz_file(tmp_path, sp.coo_matrix(np.array(TRUTH)).asformat(kind)))) == TRUTH
+
+
+@pytest.mark.parametrize("word", [-1, 5])
+def test_a_word_outside_the_vocabulary_refuses_the_file(tmp_path, word):
+    source = npz_file(tmp_path, np.array(TRUTH))
+    rewrite(source.files[0], indices=[0, 2, word, 1, 3])
+    assert [row for row, _, _ in refused_by(source, "x.npz: ", "do not fit together").bad] == [None]
+
+
+def test_a_matrix_that_is_larger_than_the_memory_is_refused(tmp_path, monkeypatch):
+    source = npz_file(tmp_path, np.array(TRUTH))
+    monkeypatch.setattr(npz, "machine_memory", lambda: 1000)
+    refused_by(source, "x.npz: ", " bytes, and the machine has 1,000 bytes of memory")
 
 
 def rewrite(path, compression=zipfile.ZIP_DEFLATED, **arrays):
@@ -447,12 +443,12 @@ def rewrite(path, compression=zipfile.ZIP_DEFLATED, **arrays):
 
 DEEP = b"{'descr': '<i4', 'fortran_order': False, 'shape': " + b"(" * 4000 + b")" * 4000 + b"}"
 NO_ARRAYS = [
-    ("data", np.array([1, 2, 3, 4, 5], object), "'data' of type object"),
-    ("data", np.arange(5) * 1j, "'data' of type complex128"),
+    ("data", np.array([1, 2, 3, 4, 5], object), "Object arrays cannot be loaded"),
+    ("data", np.arange(5) * 1j, "values are of type complex128"),
     ("data", b"\x93NUMPY\x01\x00" + len(DEEP).to_bytes(2, "little") + DEEP, "damaged"),
     ("format", np.array("csr", object), "Object arrays cannot be loaded"),
     ("format", "csr\u00e9", "damaged"),
-    ("format", np.array(b"cs\xe9"), "format, which cannot be read"),
+    ("format", np.array(b"cs\xe9"), "damaged"),
     *(("shape", shape, "damaged") for shape in ([np.nan, 5.0], [np.inf, 5.0], ["3", "words"])),
     ("indptr", b"\x93NUMPY\x09\x00" + bytes(20), "damaged"),
 ]
@@ -480,7 +476,7 @@ BAD_ARRAYS = [
 def test_inconsistent_arrays_are_refused(tmp_path, name, values, compression):
     source = npz_file(tmp_path, np.array(TRUTH))
     rewrite(source.files[0], compression, **{name: values})
-    assert [row for row, _, _ in refused_by(source, "x.npz: ", "write").bad] == [None]
+    assert [row for row, _, _ in refused_by(source, "x.npz: ").bad] == [None]
 
 
 def test_a_wrong_checksum_of_npz(tmp_path):
@@ -537,8 +533,8 @@ def test_hdf5_that_is_not_anndata_is_refused(tmp_path, monkeypatch):
     source = h5ad_file(tmp_path, np.array(TRUTH))
     with h5py.File(tmp_path / "y.h5ad", "w") as file:
         file["X"] = np.array(TRUTH)
-    with pytest.raises(InputError, match=r"\bobs\b"):
+    with pytest.raises(InputError, match=r"\bvar\b"):
         opened(H5adSource, tmp_path / "y.h5ad").units()
-    monkeypatch.setitem(sys.modules, "h5py", None)
+    monkeypatch.setitem(sys.modules, "anndata", None)
     with pytest.raises(InputError, match=r"pip install anndata"):
         source.units()

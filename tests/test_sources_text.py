@@ -22,7 +22,6 @@ from streaming_jsmf.config import IngestRequest, check_options
 from streaming_jsmf.config.reading import TextFilesOptions
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.ingest import ingest
-from streaming_jsmf.ingestion.readers import json_records
 from streaming_jsmf.ingestion.readers.bags import BasketSource
 from streaming_jsmf.ingestion.readers.listing import list_files
 from streaming_jsmf.ingestion.readers.records import TextSource
@@ -329,26 +328,15 @@ def test_bad_json_records(tmp_path, line):
 
 
 def test_bad_elements_of_an_array(tmp_path):
-    """A bad element does not stop the others, wherever the blocks of the file end."""
-    elements = [
-        '{"text": "a"}',
-        '{"text": x, "n": "]}"}',
-        "5",
-        '{"text": "b\\ud800"}',
-        '{"text": "caf\xe9"}',
-        "{}",
-    ]
-    data = f"[{', '.join(elements)}]".encode("latin-1")
-    path = put(tmp_path / "a.json", data)
-    for block in (1, 7, 1 << 20):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(json_records, "_BLOCK", block)
-            read = refused_by(texts(path), f"{path}, element 2 of the array: the element is not JSON")
-        assert (read.rows, read.words) == ([0, 3, 5], ["a", "b", ""])
-        assert [(row, original) for row, _, original in read.bad] == [
-            (i, elements[i].encode("latin-1")) for i in (1, 2, 4)
-        ]
-    assert "byte 13 of the element is not UTF-8" in read.bad[-1][1]
+    """An element that is no document does not stop the others; a document that is no JSON is refused."""
+    elements = ['{"text": "a"}', "5", '{"text": "b\\ud800"}', "{}", '{"text": ["c", 1]}']
+    path = put(tmp_path / "a.json", f"[{', '.join(elements)}]")
+    read = refused_by(texts(path), f"{path}, element 2 of the array: the element is not a JSON object")
+    assert (read.rows, read.words) == ([0, 2, 3], ["a", "b", ""])
+    assert [(row, original) for row, _, original in read.bad] == [(1, b"5"), (4, elements[4].encode())]
+    for wrong in (b"x", b'"caf\xe9"'):
+        put(path, b"[" + elements[0].encode() + b", " + wrong + b"]")
+        assert f"{path}: " in message(lambda: texts(path))
 
 
 @pytest.mark.parametrize("suffix", ["zip", "lz4"])

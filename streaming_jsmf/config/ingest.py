@@ -13,7 +13,7 @@ from streaming_jsmf.config.fields import Settings, declared, declared_in, fields
 from streaming_jsmf.config.inference import AUTO
 from streaming_jsmf.config.keywords import require_kind
 from streaming_jsmf.config.readers import READER_OPTIONS, ReaderName, read_values
-from streaming_jsmf.config.reading import READING, TEXTS, KeepOrDrop, of_text, reading
+from streaming_jsmf.config.reading import READING, TEXTS, KeepOrDrop, name_of, of_text, reading
 from streaming_jsmf.errors import InputError, Option, as_word, option
 
 #: Starting point of the curation of texts: readable topics, or the papers.
@@ -152,8 +152,9 @@ class IngestRequest(Settings):
     Parameters
     ----------
     reader
-        Reader to use: text, text-files, mail, lines, docword, triples, ratings, baskets, npz, matrix-market, h5ad
-        or bag-of-words-parquet.
+        Reader to use: text, text-files, mail, lines, docword, triples, ratings, baskets, npz, matrix-market, h5ad,
+        bag-of-words-parquet, or a function from the path of a file to Arrow record batches as MODULE:FUNCTION; in
+        Python also the function itself.
     read
         Another option of the reader, such as delimiter=; (may be repeated).
     curation
@@ -175,7 +176,9 @@ class IngestRequest(Settings):
         Function that makes the corpus for its own use, such as fit.
     """
 
-    reader: ReaderName | None = reading(None, absent="detected from file names and columns", metavar="NAME")
+    reader: ReaderName | None = reading(
+        None, absent="detected from file names and columns", metavar="NAME", parse=name_of
+    )
     read: Mapping[str, Any] = reading(
         factory=dict, metavar="KEY=VALUE", multiple=True, parse=_pairs, rare=True
     )
@@ -200,6 +203,10 @@ class IngestRequest(Settings):
     made_for: str | None = setting(None, option=False)
 
     def __post_init__(self) -> None:
+        name = name_of(self.reader)
+        if isinstance(name, str) and ":" in name:
+            object.__setattr__(self, "reader", "function")
+            object.__setattr__(self, "read", {**self.read, "function": name})
         super().__post_init__()
         require_kind("read", self.read, Mapping)
         object.__setattr__(self, "read", read_values(self.read, self.reader))

@@ -13,6 +13,7 @@ from streaming_jsmf.config.reading import (
     NONE,
     DatedColumns,
     Delimited,
+    FunctionOptions,
     Identified,
     ReadOptions,
     TextFilesOptions,
@@ -38,6 +39,7 @@ ReaderName = Literal[
     "matrix-market",
     "h5ad",
     "bag-of-words-parquet",
+    "function",
 ]
 
 
@@ -251,6 +253,7 @@ READER_OPTIONS: Mapping[ReaderName, type[ReadOptions]] = {
     "matrix-market": MatrixMarketOptions,
     "h5ad": H5adOptions,
     "bag-of-words-parquet": BagOptions,
+    "function": FunctionOptions,
 }
 
 

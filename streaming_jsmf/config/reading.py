@@ -179,7 +179,7 @@ class DatedColumns(ReadOptions):
 
 
 @dataclass(frozen=True)
-class _TextColumns(DatedColumns, Identified):
+class TextColumns(DatedColumns, Identified):
     """Columns of tables of texts.
 
     Names such as ``content.body`` stand for values within the objects of JSON.
@@ -339,7 +339,7 @@ class TokenOptions(Encoded):
 
 
 @dataclass(frozen=True)
-class TextOptions(TokenOptions, Delimited, _TextColumns):
+class TextOptions(TokenOptions, Delimited, TextColumns):
     """Options of the reader of tables of texts.
 
     Parameters
@@ -370,3 +370,23 @@ class TextFilesOptions(TokenOptions, DatedColumns):
         parse=_groups,
         wanted="a regular expression, whose groups have other names than 'label', the name of the folder",
     )
+
+
+@dataclass(frozen=True)
+class FunctionOptions(TokenOptions, TextColumns):
+    """Options of a reader that is a function.
+
+    Parameters
+    ----------
+    function
+        Function from the path of a file to its Arrow record batches, as MODULE:FUNCTION.
+    """
+
+    function: str | None = read_key(None, absent="that of the reader MODULE:FUNCTION", parse=name_of)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.function is None:
+            raise InputError(
+                f"{option.reader('function')} needs the function; give {option.reader('MODULE:FUNCTION')}"
+            )

@@ -12,8 +12,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -21,8 +23,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.corpus.records import without_views
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.ingestion.readers.matrices import COUNTS, WORDS
 from streaming_jsmf.ingestion.readers.records import ID_NAMES, id_name
 from streaming_jsmf.ingestion.readers.values import as_characters, from_python, is_list_of_strings, storable
 from streaming_jsmf.storage.paths import StorePath, sha256_of
@@ -110,7 +114,10 @@ def _storable(batches: Iterator[Columns]) -> Iterator[pa.Table]:
             values = value.cast(without_views(value.type))
             name = as_characters(str(given).encode("utf-8", "surrogatepass"))
             # Lists of tokens stay lists, and readers repair them.
-            stored, line = (values, "") if is_list_of_strings(values.type) else storable(name, values)
+            is_bag = name == COUNTS and is_list(values.type) and is_list(columns.get(WORDS, values).type)
+            stored, line = (
+                (values, "") if is_bag or is_list_of_strings(values.type) else storable(name, values)
+            )
             if line and name not in noted:
                 logger.warning("%s", line)
                 noted.add(name)
@@ -120,7 +127,16 @@ def _storable(batches: Iterator[Columns]) -> Iterator[pa.Table]:
             yield pa.table(kept)
 
 
+def _opened(source: Any) -> Any:
+    """Return the result of a callable, and the record batches of a dataset or a scanner of Arrow."""
+    if isinstance(source, FunctionType | MethodType | partial):
+        source = source()
+    source = source.scanner() if hasattr(source, "scanner") else source
+    return source.to_reader() if hasattr(source, "projected_schema") else source
+
+
 def _batches(source: Any) -> Iterator[Columns]:
+    source = _opened(source)
     # A series of pandas exports Arrow from version 3 on, but without its index.
     is_series = hasattr(source, "iloc") and not hasattr(source, "columns")
     if (hasattr(source, "__arrow_c_stream__") and not is_series) or isinstance(source, pa.Array):
@@ -146,19 +162,30 @@ def _batches(source: Any) -> Iterator[Columns]:
             f"{more}"
         )
     else:
-        rows, all_files, ids = iter(source), None, _ids(source)
-        while batch := list(itertools.islice(rows, BATCH)):
-            # Not ``Path.is_file``, which raises OSError for a text that is longer than a path can be.
-            are_files = (isinstance(row, str) and os.path.isfile(row) for row in batch)  # noqa: PTH113
-            all_files = all_files is not False and all(are_files)
-            named = {ID_NAMES[0]: from_python([*itertools.islice(ids, len(batch))])} if ids else {}
-            yield {**_of_rows(batch), **named}
-        if all_files:
-            warnings.warn(
-                "every text is the path of an existing file, and the paths are read as the texts; to read the "
-                "files, give their folder or a glob, such as 'texts/*.txt', instead of a list",
-                stacklevel=2,
-            )
+        yield from _of_iterable(source)
+
+
+def _of_iterable(source: Iterable[Any]) -> Iterator[Columns]:
+    """The columns of record batches, tables or rows, one after the other."""
+    rows, all_files, ids = iter(source), None, _ids(source)
+    first = list(itertools.islice(rows, 1))
+    rows = itertools.chain(first, rows)
+    if first and isinstance(first[0], pa.RecordBatch | pa.Table):
+        for held in rows:
+            yield from map(_columns, [held] if isinstance(held, pa.RecordBatch) else held.to_batches())
+        return
+    while batch := list(itertools.islice(rows, BATCH)):
+        # Not ``Path.is_file``, which raises OSError for a text that is longer than a path can be.
+        are_files = (isinstance(row, str) and os.path.isfile(row) for row in batch)  # noqa: PTH113
+        all_files = all_files is not False and all(are_files)
+        named = {ID_NAMES[0]: from_python([*itertools.islice(ids, len(batch))])} if ids else {}
+        yield {**_of_rows(batch), **named}
+    if all_files:
+        warnings.warn(
+            "every text is the path of an existing file, and the paths are read as the texts; to read the "
+            "files, give their folder or a glob, such as 'texts/*.txt', instead of a list",
+            stacklevel=2,
+        )
 
 
 def _arrow_batches(source: Any) -> Iterator[Columns]:

@@ -56,7 +56,8 @@ from streaming_jsmf.ingestion.tokens.stop_words import (
     shown,
     with_languages,
 )
-from streaming_jsmf.ingestion.tokens.tokenizer import code_of, is_phrase, require_words, suited_tokenizer
+from streaming_jsmf.ingestion.tokens.tokenizer import is_phrase, require_words, suited_tokenizer
+from streaming_jsmf.ingestion.users_code import code_of
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes
 from streaming_jsmf.storage.kinds import unsuitable
@@ -318,7 +319,7 @@ def _identity(ingest: Ingest, source: Location, contents: FileContents, spec: st
 
 
 def _identity_of_input(ingest: Ingest, source: Location, contents: FileContents) -> dict[str, Any]:
-    """The identity of the files of a source, or of data in memory, and of a user's tokenizer."""
+    """The identity of the files of a source, or of data in memory, and of a user's functions."""
     if source.sha256 is None:
         files = [file for unit in ingest.units for file in _files_at(unit.path)]
         named = files_named(ingest.source.options)
@@ -326,9 +327,11 @@ def _identity_of_input(ingest: Ingest, source: Location, contents: FileContents)
         found = identity_of_files([*files, *filter(None, beside)], contents)
     else:
         found = {"files": source.sha256}
-    if isinstance(ingest.source.options, TokenOptions) and ":" in (name := ingest.source.options.tokenizer):
-        code = code_of(name)
-        found |= {"tokenizer": code} if code else {UNIDENTIFIED: [*found.get(UNIDENTIFIED, []), name]}
+    for option_name in ("tokenizer", "function"):
+        name = getattr(ingest.source.options, option_name, None) or ""
+        if ":" in name:
+            code = code_of(name)
+            found |= {option_name: code} if code else {UNIDENTIFIED: [*found.get(UNIDENTIFIED, []), name]}
     return found
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -60,8 +61,17 @@ RENAME = "give it the suffix of what it is, or save it as CSV"
 
 #: The values of a record by column, why it cannot be used, or None for a blank line.
 Parsed = Mapping[str, Any] | BadValue | None
-#: The bytes of a record, or a text with the start and end of the record in it.
-RecordBytes = bytes | tuple[str, int, int]
+
+
+class Written(NamedTuple):
+    """A record that was read as a value of JSON, and its approximate size in bytes."""
+
+    value: Any
+    size: int
+
+
+#: A record as it is in the file, or as a value.
+RecordSource = bytes | Written
 
 
 def too_long(what: str = "line") -> str:
@@ -91,13 +101,12 @@ def text_of(line: bytes, encoding: str = "utf-8", what: str = "line", hint: Call
     return decode(line.removeprefix(BYTE_ORDER_MARK), encoding, what, hint)
 
 
-def original(sources: Sequence[RecordBytes], i: int) -> bytes:
+def original(sources: Sequence[RecordSource], i: int) -> bytes:
     """Return a record for the quarantine: a line without its end, or the start of one that is too long."""
     source = sources[i]
-    if isinstance(source, bytes):
-        return source[:_KEPT] if _was_cut(source) else source.rstrip(b"\r\n")
-    text, at, end = source
-    return text[at:end].encode("utf-8", "surrogateescape")
+    if isinstance(source, Written):
+        return json.dumps(source.value, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return source[:_KEPT] if _was_cut(source) else source.rstrip(b"\r\n")
 
 
 def line_units(path: str, splittable: bool = True) -> list[Unit]:
@@ -134,7 +143,7 @@ def line_records(
     of another kind, other than those in ``but``.
     """
 
-    def parsed() -> Iterator[tuple[Parsed, RecordBytes]]:
+    def parsed() -> Iterator[tuple[Parsed, RecordSource]]:
         with open_stream(unit.path) as stream:
             head = b"" if unit.start else start_of(stream)
             kind = other_kind(head) or "a binary file" * is_binary(head)
@@ -166,7 +175,7 @@ class Gathered:
     def _clear(self) -> None:
         self._rows: list[int] = []
         self._size = 0
-        self._sources: list[RecordBytes] = []
+        self._sources: list[RecordSource] = []
         self._columns: dict[str, list[Any]] = {name: [] for name in self._required}
 
     def prepared(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -177,7 +186,7 @@ class Gathered:
         """Return the values of a column as an Arrow array."""
         return from_python(values)
 
-    def add(self, row: int, record: Mapping[str, Any], source: RecordBytes) -> None:
+    def add(self, row: int, record: Mapping[str, Any], source: RecordSource) -> None:
         n, columns = len(self._rows), self._columns
         for name, value in record.items():
             column = columns.get(name)
@@ -188,7 +197,7 @@ class Gathered:
             column.append(value)
         self._rows.append(row)
         self._sources.append(source)
-        length = len(source) if isinstance(source, bytes) else source[2] - source[1]
+        length = source.size if isinstance(source, Written) else len(source)
         self._size += length + _RECORD_BYTES + _VALUE_BYTES * len(columns)
 
     def is_full(self, record: Mapping[str, Any]) -> bool:  # noqa: ARG002
@@ -210,7 +219,7 @@ class Gathered:
 
 
 def gathered(
-    unit: Unit, parsed: Iterable[tuple[Parsed, RecordBytes | None]], bad: BadRecords, held: Gathered
+    unit: Unit, parsed: Iterable[tuple[Parsed, RecordSource | None]], bad: BadRecords, held: Gathered
 ) -> Iterator[Records]:
     """Yield the records of a unit in batches; bad ones go to ``bad``, with their number as the row.
 

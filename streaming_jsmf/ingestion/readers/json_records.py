@@ -1,16 +1,15 @@
-"""JSON as a format of records: on lines, in an array, as the members of an object, or by column."""
+"""JSON as a format of records: on lines, or in a document that is read whole (``formats.json_documents``)."""
 
 from __future__ import annotations
 
-import codecs
 import json
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from streaming_jsmf.errors import first_line
+from streaming_jsmf.ingestion.formats import json_documents
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     BadValue,
@@ -18,7 +17,6 @@ from streaming_jsmf.ingestion.readers.base import (
     Records,
     Unit,
     UnreadableError,
-    limits,
 )
 from streaming_jsmf.ingestion.readers.files import open_stream, read_pieces
 from streaming_jsmf.ingestion.readers.formats import (
@@ -26,7 +24,8 @@ from streaming_jsmf.ingestion.readers.formats import (
     EMPTY,
     Gathered,
     Parsed,
-    RecordBytes,
+    RecordSource,
+    Written,
     encoding_of,
     first_line_of,
     gathered,
@@ -34,26 +33,22 @@ from streaming_jsmf.ingestion.readers.formats import (
     lines_of,
     text_of,
 )
-from streaming_jsmf.ingestion.readers.json_layout import (
-    ELEMENT,
-    OBJECT,
-    TOKEN,
-    JsonLayout,
-    is_records,
-    layout_of,
-    whole,
-)
-from streaming_jsmf.ingestion.readers.values import decode, encoding_hint, from_python, listed
+from streaming_jsmf.ingestion.readers.values import encoding_hint, from_python
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
-from streaming_jsmf.validation import is_utf8
 
 RECORD_SEPARATOR = "\x1e"  # before each record of a JSON text sequence (RFC 7464)
+_HEAD = 1 << 20  # bytes that show the layout of a file
 _SAMPLE = 1000  # records that show the names
-_BLOCK = 1 << 16  # an error of JSON counts the lines of what is held, up to its place
+#: Members of a tweet that hold its whole text, and the name of the text in them.
+_WHOLE = {"extended_tweet": "full_text", "note_tweet": "text"}
 
-_scan = json.JSONDecoder().raw_decode
-_GAP = re.compile(r"[\s,;)\ufeff]*")  # with the end of a call in JavaScript
-_DEEPER = {"[": 1, "{": 1, "]": -1, "}": -1}
+
+class JsonLayout(NamedTuple):
+    """What a record is, such as a line or an element of an array, and where, for messages; notes are for the log."""
+
+    what: str = "line"
+    where: str = ""
+    notes: tuple[str, ...] = ()
 
 
 class JsonFormat(Format):
@@ -81,21 +76,23 @@ class JsonFormat(Format):
             raise UnreadableError(f"it holds no JSON objects ({reason or EMPTY})")
         return list(found)
 
-    def units(self, path: str, options: Any) -> list[Unit]:  # noqa: ARG002
-        layout = layout_of(path)
+    def units(self, path: str, options: Any) -> list[Unit]:
+        layout = _layout_of(path, options.encoding)
         units = line_units(path, splittable=layout.what == "line")
-        notes = (layout.note,) if layout.note else ()
-        return [replace(each, notes=notes, layout=layout) for each in units]
+        return [replace(each, notes=layout.notes, layout=layout) for each in units]
 
     def records(
         self, unit: Unit, options: Any, bad: BadRecords, wanted: Collection[str] | None = None
     ) -> Iterator[Records]:
-        return gathered(unit, _parsed(_with_layout(unit), options.encoding), bad, _Held(options, wanted))
+        try:
+            yield from gathered(unit, _parsed(unit, options.encoding), bad, _Held(options, wanted))
+        finally:
+            json_documents.forget()
 
     def place(self, unit: Unit, row: int) -> str:
-        layout = _with_layout(unit).layout
-        suffix = f" of {'.'.join(layout.path)}" if layout.path else " of the array" * (layout == ELEMENT)
-        return f"{unit.path}, {layout.what} {self.first_row(unit) + row + 1}{suffix}"
+        layout = unit.layout or JsonLayout()
+        where = f" of {layout.where}" if layout.where else ""
+        return f"{unit.path}, {layout.what} {self.first_row(unit) + row + 1}{where}"
 
     def first_row(self, unit: Unit) -> int:
         return first_line_of(unit)
@@ -106,239 +103,73 @@ JSON = JsonFormat()
 
 def first_objects(path: str, encoding: str) -> Iterator[Parsed]:
     """Yield the first records of a file, why a record cannot be used, and None for a blank line."""
-    return (value for value, _ in islice(_parsed(_with_layout(Unit(path)), encoding), _SAMPLE))
+    unit = Unit(path, layout=_layout_of(path, encoding))
+    return (value for value, _ in islice(_parsed(unit, encoding), _SAMPLE))
 
 
-def lists_of(unit: Unit, name: str) -> Iterator[tuple[Parsed, RecordBytes]]:
-    """Yield the lists of strings or integers in a column, or instead of records, as that column."""
-    for value, source in _parsed(_with_layout(unit), "utf-8", name):
-        if isinstance(value, dict):
-            items = value.get(name, "")
-            if items is not None and not (isinstance(items, list) and {*map(type, items)} <= {str, int}):
-                yield BadValue(f"it has no list of strings or integers {name!r}"), source
-                continue
-            value = {name: items and [*map(str, items)]}
-        yield value, source
+def _layout_of(path: str, encoding: str) -> JsonLayout:
+    """Find the layout of a file from its start, and from all of it if it is a document. Raises UnreadableError."""
+    with open_stream(path) as stream:
+        data, _ = read_pieces(stream, _HEAD)
+    start = data.decode("utf-8", "replace")
+    cut = ("the whole texts of tweets that are cut are read",) * any(f'"{name}"' in start for name in _WHOLE)
+    if json_documents.are_lines(start, is_all=len(data) < _HEAD):
+        return JsonLayout(notes=cut)
+    document = json_documents.read_document(path, encoding_of(path, encoding))
+    if document.what == "object" and len(document.records) == 1 and "\n" not in start.strip():
+        return JsonLayout(notes=cut)
+    return JsonLayout(document.what, document.where, (*filter(None, [document.note]), *cut))
 
 
-def _with_layout(unit: Unit) -> Unit:
-    return unit if unit.layout else replace(unit, layout=layout_of(unit.path))
-
-
-# Parsing
-
-
-def _parsed(unit: Unit, encoding: str, lists: str = "") -> Iterator[tuple[Parsed, RecordBytes]]:
-    """Yield the records of a unit, None for a blank line. A list is a record with the column ``lists``, if given."""
-    layout, encoding = unit.layout, encoding_of(unit.path, encoding)
-    what = layout.what
+def _parsed(unit: Unit, encoding: str) -> Iterator[tuple[Parsed, RecordSource]]:
+    """Yield the records of a unit, None for a blank line."""
+    encoding = encoding_of(unit.path, encoding)
+    if unit.layout.what != "line":
+        found = json_documents.read_document(unit.path, encoding).records
+        size = unit.size // max(len(found), 1)
+        for value in found:
+            yield _record(value, unit.layout.what), Written(value, size)
+        return
     with open_stream(unit.path) as stream:
-        if what == "line":
-            for line in lines_of(stream, unit):
-                is_blank = not line.removeprefix(BYTE_ORDER_MARK).strip(b"\x1e \t\r\n\v\f")
-                yield None if is_blank else _record(_loaded(line, encoding, what), what, lists), line
-        elif what == "row":
-            for row in _rows(stream, encoding):
-                yield row, json.dumps(row).encode()
-        else:
-            stream.read(layout.skip)
-            for value, source, name in _values(_Cursor(stream, encoding, layout), layout.path):
-                record = _record(value, what, lists)
-                if layout.key and isinstance(record, dict):
-                    record = {layout.key: name, **record}
-                yield record, source
+        for line in lines_of(stream, unit):
+            is_blank = not line.removeprefix(BYTE_ORDER_MARK).strip(b"\x1e \t\r\n\v\f")
+            yield None if is_blank else _record(_loaded(line, encoding), "line"), line
 
 
 def _record(value: Any, what: str, lists: str = "") -> dict[str, Any] | BadValue:
     if isinstance(value, dict | BadValue):
-        return whole(value) if isinstance(value, dict) else value
-    if lists and isinstance(value, list):
-        return {lists: value}
+        return _whole(value) if isinstance(value, dict) else value
     return {"text": value} if isinstance(value, str) else BadValue(f"the {what} is not a JSON object")
 
 
-def _loaded(data: bytes, encoding: str, what: str) -> Any:
-    """Return a value of JSON, or BadValue with the reason if it is not JSON."""
+def _loaded(data: bytes, encoding: str) -> Any:
+    """Return the value on a line, or BadValue with the reason if it is not JSON."""
     try:
-        return json.loads(text_of(data, encoding, what, encoding_hint).lstrip(RECORD_SEPARATOR))
+        return json.loads(text_of(data, encoding, hint=encoding_hint).lstrip(RECORD_SEPARATOR))
     except BadValue as error:
         return error
     except (ValueError, RecursionError) as error:
         if data.lstrip().startswith((b"//", b"/*", b"#")):
-            return BadValue(f"the {what} is a comment, which JSON does not have")
+            return BadValue("the line is a comment, which JSON does not have")
         if data.lstrip().startswith(b"{'"):
-            return BadValue(f"the {what} is a dict of Python, not JSON; write it with json.dumps")
-        return BadValue(f"the {what} is not JSON ({first_line(error)})")
+            return BadValue("the line is a dict of Python, not JSON; write it with json.dumps")
+        return BadValue(f"the line is not JSON ({first_line(error)})")
 
 
-def _rows(stream: Any, encoding: str) -> Iterator[dict[str, Any]]:
-    """Yield the records of an object of lists, or of objects by index. Reads the whole file."""
-    data = stream.read(limits.LARGEST_FILE + 1)
-    if len(data) > limits.LARGEST_FILE:
-        most = limits.LARGEST_FILE >> 20
-        raise UnreadableError(
-            f"it has a list for each column, and more than {most} MB; write an object for each record"
-        )
-    try:
-        columns = json.loads(decode(data.removeprefix(BYTE_ORDER_MARK), encoding, "file", encoding_hint))
-    except (BadValue, ValueError, RecursionError) as error:
-        raise UnreadableError(first_line(error)) from error
-    if all(isinstance(column, dict) for column in columns.values()):
-        for index in dict.fromkeys(index for column in columns.values() for index in column):
-            yield {"index": index, **{name: column.get(index) for name, column in columns.items()}}
-        return
-    sizes = [len(column) if isinstance(column, list) else 1 for column in columns.values()]
-    if len({*sizes}) > 1:
-        raise UnreadableError(f"its lists {listed(columns)} have {listed(map(str, sizes))} values")
-    for values in zip(*columns.values(), strict=True):
-        yield dict(zip(columns, values, strict=True))
-
-
-def _values(cursor: _Cursor, path: Sequence[str]) -> Iterator[tuple[Any, RecordBytes, str]]:
-    """Yield the records at a cursor with their names. UnreadableError if they break off, or more is there."""
-    if cursor.layout == OBJECT:
-        while cursor.peek():
-            yield *cursor.take(), ""
-        return
-    yield from _inside(cursor, path)
-    while cursor.layout == ELEMENT and cursor.peek() == "[":  # files that were joined
-        yield from _inside(cursor, path)
-    if cursor.peek():
-        raise UnreadableError(
-            f"there is data after the JSON {cursor.whole}; give one, or one object per line"
-        )
-
-
-def _inside(cursor: _Cursor, path: Sequence[str]) -> Iterator[tuple[Any, RecordBytes, str]]:
-    in_object = bool(path or cursor.layout.key)
-    mark = cursor.peek()
-    if path and mark == "[":
-        for _ in cursor.items("]"):
-            yield from _inside(cursor, path)
-    elif mark != "[{"[in_object]:
-        value, source = cursor.take()
-        if value is not None:
-            yield BadValue(f"it is not {'an object' if in_object else 'a list'}"), source, ""
-    elif not in_object:
-        for _ in cursor.items("]"):
-            yield *cursor.take(), ""
-    else:
-        yield from _members(cursor, path)
-
-
-def _members(cursor: _Cursor, path: Sequence[str]) -> Iterator[tuple[Any, RecordBytes, str]]:
-    done = False
-    for name in cursor.members():
-        if not path:
-            yield *cursor.take(), name
-        elif name == path[0] and not done:
-            yield from _inside(cursor, path[1:])
-            done = True
-        elif is_records(cursor.take()[0]) and done:
-            raise UnreadableError(
-                f"it has the list {name} of objects after {path[0]}; write the records of one list, one object per line"
-            )
-
-
-class _Cursor:
-    """A place in a stream of JSON, of which a part is held, decoded with the first encoding."""
-
-    def __init__(self, stream: Any, encoding: str, layout: JsonLayout) -> None:
-        self._stream, self._damage, self.layout = stream, "", layout
-        self._encoding, self._codec = encoding, encoding.split(",")[0]
-        self._decoder = codecs.getincrementaldecoder(self._codec)("surrogateescape")
-        self._text, self._at, self._doubtful = "", 0, False
-        self.whole = "array" if layout.what == "element" else "object"
-
-    def peek(self) -> str:
-        """Go to the next character other than white space and commas, and return it; "" at the end."""
-        while True:
-            self._at = _GAP.match(self._text, self._at).end()  # type: ignore[union-attr]
-            if self._at < len(self._text):
-                return self._text[self._at]
-            if not self._read():
-                return ""
-
-    def items(self, closing: str) -> Iterator[None]:
-        """Stop at each item of the array or object at the cursor, which must be taken, and after it."""
-        self._at += 1
-        while (mark := self.peek()) != closing:
-            if not mark:
-                raise UnreadableError(f"the JSON {self.whole} is incomplete")
-            yield
-        self._at += 1
-
-    def members(self) -> Iterator[str]:
-        """Stop at each value of the object at the cursor; yield its name."""
-        for _ in self.items("}"):
-            name, _ = self.take()
-            if self.peek() != ":" or not isinstance(name, str):
-                raise UnreadableError("a name and a colon are missing in the JSON object")
-            self._at += 1
-            yield name
-
-    def take(self) -> tuple[Any, RecordBytes]:
-        """Return the value at the cursor, or BadValue, and its source; go to its end."""
-        self.peek()
-        while True:
-            value, end = self._parsed(self._at)
-            if end >= 0:
-                source, self._at = (self._text, self._at, end), end
-                return value, source
-            if len(self._text) - self._at > limits.LONGEST_LINE:
-                what = self.layout.what
-                raise UnreadableError(f"the {what} of the JSON has more than {limits.LONGEST_LINE:,} bytes")
-            if not self._read():
-                raise UnreadableError(f"the JSON {self.whole} is incomplete")
-
-    def _read(self) -> bool:
-        """Drop what is before the cursor, and read as much as is left; False at the end. Raises UnreadableError."""
-        data = b""
-        if not self._damage:
-            data, self._damage = read_pieces(self._stream, max(_BLOCK, len(self._text) - self._at))
-        added = self._decoder.decode(data, not data)
-        if not added:
-            if self._damage:
-                raise UnreadableError(self._damage)
-            return False
-        self._text, self._at = self._text[self._at :] + added, 0
-        self._doubtful = not is_utf8(self._text)
-        return True
-
-    def _parsed(self, at: int) -> tuple[Any, int]:
-        """Return the value at a place and its end, which is -1 if it goes on beyond the text."""
-        value = None
-        try:
-            value, end = _scan(self._text, at)
-            if end < len(self._text) or isinstance(value, dict):
-                if end - at <= limits.LONGEST_LINE and not (
-                    self._doubtful and not is_utf8(self._text[at:end])
-                ):
-                    return value, end
-            else:
-                end = -1  # a number may go on
-        except (ValueError, RecursionError):
-            end = _end_of(self._text, at)
-        if end < 0:
-            return None, -1
-        return _loaded(
-            self._text[at:end].encode(self._codec, "surrogateescape"), self._encoding, self.layout.what
-        ), end
-
-
-def _end_of(text: str, at: int) -> int:
-    """Return where a value that is not JSON ends, by its brackets; -1 if it goes on beyond the text."""
-    depth = 0
-    for token in TOKEN.finditer(text, at):
-        mark = token[0]
-        depth += _DEEPER.get(mark, 0)
-        if mark == '"':
-            return -1
-        if depth < 0 or (mark == "," and not depth):
-            return max(token.start(), at + 1)
-        if mark in "]}" and not depth:
-            return token.end()
-    return -1
+def _whole(record: dict[str, Any]) -> dict[str, Any]:
+    """Give a tweet its whole text, if ``text`` is cut, and join the parts of a message of Telegram."""
+    text, again = record.get("text"), record.get("retweeted_status")
+    if isinstance(text, list) and any(isinstance(part, dict) for part in text):
+        parts: list[Any] = [part.get("text") if isinstance(part, dict) else part for part in text]
+        return {**record, "text": "".join(parts)} if all(isinstance(part, str) for part in parts) else record
+    for outer, name in _WHOLE.items():
+        inner = record.get(outer)
+        if isinstance(inner, dict) and isinstance(inner.get(name), str):
+            return {**record, "text": inner[name]}
+    if isinstance(again, dict) and isinstance(text, str) and text.startswith("RT @") and text.endswith("…"):
+        start, colon, _ = text.partition(": ")
+        return {**record, "text": f"{start}{colon}{_whole(again).get('text', text)}"}
+    return record
 
 
 def _nested(options: Any, wanted: Collection[str] | None) -> list[str]:

@@ -36,6 +36,7 @@ from streaming_jsmf.ingestion.readers.doubts import doubts
 from streaming_jsmf.ingestion.readers.files import bare_suffix, of_first_readable, size_of
 from streaming_jsmf.ingestion.readers.formats import LINES
 from streaming_jsmf.ingestion.readers.listing import FORMATS, format_of, is_parquet
+from streaming_jsmf.ingestion.readers.matrices import BAGS, bags_of, list_faults
 from streaming_jsmf.ingestion.readers.tables import DELIMITED, PARQUET
 from streaming_jsmf.ingestion.readers.values import (
     as_characters,
@@ -123,6 +124,18 @@ class RecordReader(Source):
             ids = ids.cast(pa.int64() if pa.types.is_integer(ids.type) else pa.string())
         return ids, kept, notes
 
+    def bags(self, records: Records, bad: BadRecords) -> Batch:
+        """Return the documents of records that are bags of words (``matrices.BAGS``)."""
+        good = self.usable(records, list_faults(records), bad)
+        batch, kept = bags_of(good, bad)
+        ids, metadata, notes = self.metadata({n: v for n, v in good.columns.items() if n not in BAGS})
+        return replace(
+            batch,
+            document_id=None if ids is None else ids.filter(kept),
+            metadata={name: values.filter(kept) for name, values in metadata.items()},
+            notes=notes,
+        )
+
 
 class TextReader(RecordReader):
     """Base of the readers of texts: a subclass yields records, and says which columns hold the text and the id."""
@@ -143,8 +156,13 @@ class TextReader(RecordReader):
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
         with bad.unreadable_file():
-            good = (self._good(records, bad) for records in self.records(unit, bad))
-            yield from numbered((self._batch(*each) for each in good), bad)
+            yield from numbered((self._documents(records, bad) for records in self.records(unit, bad)), bad)
+
+    def _documents(self, records: Records, bad: BadRecords) -> Batch:
+        kinds = [values.type for name, values in records.columns.items() if name in BAGS]
+        if self.contents == BAGS[:1] and len(kinds) == len(BAGS) and all(map(is_list, kinds)):
+            return self.bags(records, bad)
+        return self._batch(*self._good(records, bad))
 
     def texts(self, unit: Unit, bad: BadRecords) -> Iterator[Any]:
         """Yield the texts alone, as Arrow arrays without nulls."""

@@ -31,9 +31,9 @@ from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.bags import BagSource, BasketSource
 from streaming_jsmf.ingestion.readers.base import PATH_OPTIONS, Source, UnreadableError
-from streaming_jsmf.ingestion.readers.counts import DocwordSource, MatrixMarketSource
+from streaming_jsmf.ingestion.readers.counted import DocwordSource, H5adSource, MatrixMarketSource, NpzSource
 from streaming_jsmf.ingestion.readers.files import bare_suffix, file_name, is_archive, is_tar
-from streaming_jsmf.ingestion.readers.h5ad import H5adSource
+from streaming_jsmf.ingestion.readers.functions import FunctionSource
 from streaming_jsmf.ingestion.readers.json_records import JSON
 from streaming_jsmf.ingestion.readers.listing import (
     FORMATS,
@@ -49,7 +49,6 @@ from streaming_jsmf.ingestion.readers.listing import (
     is_word_list,
     list_files,
 )
-from streaming_jsmf.ingestion.readers.matrices import NpzSource
 from streaming_jsmf.ingestion.readers.records import LineSource, TextSource
 from streaming_jsmf.ingestion.readers.tables import DELIMITED
 from streaming_jsmf.ingestion.readers.text_files import File, MailSource, TextFilesSource, files_in_tar
@@ -74,6 +73,7 @@ READERS: dict[ReaderName, type[Source] | type[TriplesSource]] = {
         MatrixMarketSource,
         H5adSource,
         BagSource,
+        FunctionSource,
     )
 }
 

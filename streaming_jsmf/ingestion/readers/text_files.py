@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import email
 import re
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import replace
-from datetime import UTC
-from email.errors import MessageError
-from email.header import decode_header, make_header
-from email.message import Message
-from email.utils import parsedate_to_datetime
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
 from typing import IO, Any, ClassVar
 
-import pyarrow as pa
-
 from streaming_jsmf.config import ReaderName
 from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
+from streaming_jsmf.ingestion.formats.mail import messages, read_message
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     BadValue,
@@ -33,7 +24,6 @@ from streaming_jsmf.ingestion.readers.base import (
 from streaming_jsmf.ingestion.readers.files import (
     describe,
     is_archive,
-    is_divisible,
     is_hidden,
     is_tar,
     open_raw,
@@ -49,17 +39,6 @@ from streaming_jsmf.storage.kinds import SOURCE, unsuitable
 from streaming_jsmf.storage.paths import exists, is_url
 
 UNIT_FILES = 2000  # of a folder per task
-
-#: The line before each message of an mbox file, as in "From ann@example.org Thu Jan  1 00:00:00 1970".
-_FROM_LINE = re.compile(rb"From (?=.*\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|(?:19|20)\d\d)\b).*\d:\d\d")
-#: The line before a message of Apple Mail, with its size.
-_EMLX = re.compile(rb"([0-9]{1,9})[ \t]*\r?\n(?=[!-9;-~]+:)")
-_ESCAPED = re.compile(rb"(?m)^>(?=>*From )")
-
-#: Header fields that become columns; also the date and the number of attachments.
-_FIELDS = ("from", "to", "subject", "message-id")
-_TEXTS = ("text/plain", "text/html")
-_MOST_PARAMETERS, _LONGEST_FIELD, _MOST_UNENDED = 1000, 100_000, 100  # of header fields
 
 #: A document: its id, which is its path within the source, and its bytes or why they cannot be read.
 File = tuple[str, bytes | str]
@@ -205,183 +184,31 @@ def bounded(data: bytes) -> bytes | str:
     return too_large if len(data) > limits.LARGEST_FILE else data
 
 
-# Mail
-
-
 class MailSource(TextFilesSource):
-    """Reader "mail". The text of a message is its subject and its plain text, or else its HTML without tags.
-
-    Files and ids are those of "text-files"; the second message of the mbox file a is "a:2". Columns are the sender,
-    recipients, subject, id and time (in UTC) of a message, and the number of its attachments, which are not read.
-    """
+    """Reader "mail". Files and ids are those of "text-files"; the second message of the mbox file a is "a:2"."""
 
     reader = "mail"
 
     def units(self) -> Sequence[Unit]:
-        """Return units of 2,000 files or, in a local folder, about 64 MB, for which large mbox files are read once."""
+        """Return units of 2,000 files or, in a local folder, about 64 MB."""
         units = super().units()
         if is_archive(self.root) or is_url(self.root):
             return units
-        files = self.listed()
-        sizes = [max(size_of(path), limits.UNIT_BYTES // UNIT_FILES) for path, _ in files]
-        units = []
-        for unit in group_units(self.root, sizes, limits.UNIT_BYTES):
-            path, size = files[unit.stop - 1][0], sizes[unit.stop - 1]  # a large file is the last of its unit
-            if size <= limits.UNIT_BYTES or not is_divisible(path):
-                units.append(unit)
-                continue
-            if unit.stop - unit.start > 1:
-                units.append(replace(unit, stop=unit.stop - 1, size=unit.size - size))
-            units += _parts_of(path, size)
-        return units
+        sizes = [max(size_of(path), limits.UNIT_BYTES // UNIT_FILES) for path, _ in self.listed()]
+        return group_units(self.root, sizes, limits.UNIT_BYTES)
 
     def place(self, unit: Unit, row: int) -> str:
-        return f"{unit.path}, message {self.first_row(unit) + row + 1}"
+        return f"{unit.path}, message {unit.start + row + 1}"
 
-    def first_row(self, unit: Unit) -> int:
-        return unit.first if unit.layout else unit.start
-
-    def _plain(self, unit: Unit) -> Iterator[File]:
-        if not unit.layout:
-            yield from super()._plain(unit)
-            return
-        with open_stream(unit.path) as stream:
-            stream.seek(unit.start)
-            yield from self.documents(dict(self.listed())[unit.path], stream, unit)
-
-    def documents(self, name: str, stream: IO[bytes], part: Unit | None = None) -> Iterator[File]:
-        for number, (start, message) in enumerate(_messages(stream), part.first + 1 if part else 1):
-            if part and part.start + start >= part.stop:
-                return
+    def documents(self, name: str, stream: IO[bytes]) -> Iterator[File]:
+        for number, message in enumerate(messages(stream), 1):
             yield name if number == 1 else f"{name}:{number}", bounded(message)
 
     def text(self, name: str, data: bytes) -> tuple[str, dict[str, Any]]:  # noqa: ARG002
         if is_binary(data):
             raise BadValue("it is not mail")
         try:
-            return _read(data, self.options.encoding)
+            return read_message(data, self.options.encoding)
         except Exception as error:  # the package email may raise anything
             pass_on_machine(error)
             raise BadValue(f"its header or structure is damaged ({first_line(error)})") from error
-
-
-def _parts_of(path: str, size: int) -> list[Unit]:
-    """Return parts of about ``UNIT_BYTES`` of an mbox file."""
-    cuts = [(0, 0)]
-    with open_stream(path) as stream:
-        for number, (start, _) in enumerate(_messages(stream)):
-            if start >= cuts[-1][0] + limits.UNIT_BYTES:
-                cuts.append((start, number))
-    stops = [*(start for start, _ in cuts[1:]), size]
-    return [
-        Unit(path, at, stop, stop - at, layout="mbox", first=number)
-        for (at, number), stop in zip(cuts, stops, strict=True)
-    ]
-
-
-def _messages(stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield place and bytes of the messages of an mbox file, of which too large ones are cut, or of another file."""
-    lines: list[bytes] = []
-    at, start, size, is_mbox, after_blank = 0, 0, 0, None, True
-    while line := stream.readline(1 << 20):
-        starts = is_mbox is not False and after_blank and _FROM_LINE.match(line)
-        if is_mbox is None:
-            is_mbox = bool(starts)
-        if starts:
-            if lines:
-                yield start, _ESCAPED.sub(b"", b"".join(lines))
-            lines, size, start = [], 0, at
-        elif size <= limits.LARGEST_FILE:
-            lines.append(line)
-            size += len(line)
-        at += len(line)
-        after_blank = not line.strip()
-    if lines:
-        yield start, _ESCAPED.sub(b"", b"".join(lines)) if is_mbox else b"".join(lines)
-
-
-class _Message(Message):
-    """A message whose header fields of very many parameters have none: reading them takes quadratic time."""
-
-    def get_param(
-        self, param: str, failobj: Any = None, header: str = "content-type", unquote: bool = True
-    ) -> Any:
-        few = str(self.get(header, "")).count(";") <= _MOST_PARAMETERS
-        return super().get_param(param, failobj, header, unquote) if few else failobj
-
-
-def _read(data: bytes, encoding: str) -> tuple[str, dict[str, Any]]:
-    if found := _EMLX.match(data):
-        data = data[found.end() : found.end() + int(found[1])]
-    # The default policy, which parses each address, takes ten times as long.
-    message = email.message_from_bytes(data, _Message)
-    header: dict[str, str] = {}
-    for name, value in message.raw_items():
-        if name.lower() in (*_FIELDS, "date"):
-            header.setdefault(name.lower(), _unfolded(str(value), encoding))
-    texts = [_text_of(part, encoding) for part in _parts(message)]
-    leaves = [part for part in message.walk() if not part.is_multipart()]
-    metadata = {
-        **{name.replace("-", "_"): header.get(name) for name in _FIELDS},
-        "date": _time(header.get("date", "")),
-        "attachments": len(leaves) - sum(map(_is_text, leaves)),
-    }
-    return "\n".join([header.get("subject", ""), *texts]).strip(), metadata
-
-
-def _unfolded(value: str, encoding: str) -> str:
-    """Return the value of a header field on one line, with encoded words such as =?utf-8?q?caf=C3=A9?= decoded."""
-    value = _decoded(value.encode("utf-8", "surrogateescape"), None, encoding)
-    if "=?" in value and _is_soon_decoded(value):
-        with suppress(LookupError, ValueError, MessageError):
-            value = str(make_header(decode_header(value)))
-    return " ".join(value.split())
-
-
-def _is_soon_decoded(value: str) -> bool:
-    """Return whether the package email decodes a field in linear time: it is short, and its encoded words have ends."""
-    unended = (line.count("=?", line.rfind("?=") + 1) for line in value.splitlines())
-    return len(value) <= _LONGEST_FIELD and max(unended) <= _MOST_UNENDED
-
-
-def _time(date: str) -> str | None:
-    try:
-        when = parsedate_to_datetime(date)
-        return when.replace(tzinfo=when.tzinfo or UTC).astimezone(UTC).strftime("%04Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-
-
-def _is_text(part: Message) -> bool:
-    """Return whether a part that has no parts is text, as is one that lacks the boundary of its parts."""
-    is_text = part.get_content_type() in _TEXTS or part.get_content_maintype() == "multipart"
-    return is_text and part.get_content_disposition() != "attachment"
-
-
-def _parts(part: Any) -> list[Any]:
-    """Return the parts that are read: of alternatives the one with plain text, or else the first."""
-    if not part.is_multipart():
-        return [part] if _is_text(part) else []
-    found = [parts for each in part.get_payload() if (parts := _parts(each))]
-    if part.get_content_type() == "multipart/alternative":
-        plain = [parts for parts in found if any(each.get_content_type() == _TEXTS[0] for each in parts)]
-        found = (plain or found)[:1]
-    return [each for parts in found for each in parts]
-
-
-def _text_of(part: Message, encoding: str) -> str:
-    data: Any = part.get_payload(decode=True) or b""
-    text = _decoded(data, part.get_content_charset(), encoding).replace("\r\n", "\n")
-    if part.get_content_type() == "text/html":
-        text = characters(without_tags(pa.array([text]), "<[^<>]*>")[0].as_py())
-    return text
-
-
-def _decoded(data: bytes, charset: str | None, encoding: str) -> str:
-    """Decode text as it says, as the user says, or byte by byte, because mail often names the wrong encoding."""
-    for codec in (charset, *encoding.split(",")):
-        try:
-            return data.decode(codec or "ascii")
-        except (LookupError, ValueError):
-            continue
-    return data.decode("latin-1")

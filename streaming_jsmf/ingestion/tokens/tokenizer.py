@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib
 import logging
 import re
 import sys
@@ -11,7 +9,6 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
-from pathlib import Path
 from threading import Lock, local
 from typing import Any, Literal, get_args
 
@@ -19,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_jsmf.config.reading import TokenOptions, is_local, local_function
+from streaming_jsmf.config.reading import TokenOptions
 from streaming_jsmf.corpus.curation import folded
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
@@ -32,6 +29,7 @@ from streaming_jsmf.ingestion.tokens.split import (
     with_phrases,
 )
 from streaming_jsmf.ingestion.tokens.stop_words import LEAST_DOCUMENTS, NONE, load_stop_words, without_spaces
+from streaming_jsmf.ingestion.users_code import users_function
 
 logger = logging.getLogger(__name__)
 
@@ -223,8 +221,6 @@ def _stemmed(tokens: TokenLists, language: str, stop_words: str) -> TokenLists:
 @cache
 def _analyzer(name: str) -> Analyzer:
     """Return the function of a tokenizer name. Raises InputError if it or its package is missing."""
-    if is_local(name):
-        return local_function(name, f"{option.scheduler('threads')}")
     if name == "sklearn":
         from sklearn.feature_extraction.text import CountVectorizer
 
@@ -236,7 +232,7 @@ def _analyzer(name: str) -> Analyzer:
         except ImportError as error:
             raise InputError(_missing("rjieba", name)) from error
         return lambda text: _real_words(rjieba.cut(text))
-    return _japanese_words() if name == "japanese" else _load_callable(name)
+    return _japanese_words() if name == "japanese" else users_function(name, "the tokenizer")
 
 
 def _japanese_words() -> Analyzer:
@@ -266,51 +262,6 @@ def _real_words(words: Iterable[str]) -> list[str]:
 
 def _missing(packages: str, extra: str) -> str:
     return f"the tokenizer {extra} needs a package; pip install {packages}"
-
-
-def _load_callable(name: str) -> Analyzer:
-    module, _, attribute = name.partition(":")
-    if not (module and attribute):
-        raise InputError(
-            f"tokenizer is {name!r}; give {', '.join(BUILT_IN)} or a callable of your own as MODULE:FUNCTION"
-        )
-    try:
-        found = importlib.import_module(module)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except Exception as error:  # a user's module may raise anything
-        pass_on_machine(error)
-        what = f"{type(error).__name__}: {first_line(error)}"
-        raise InputError(f"cannot import the tokenizer {name!r} ({what}); check the name") from error
-    if not callable(found):
-        raise InputError(f"the tokenizer {name!r} is not callable; name a function that takes a text")
-    return found
-
-
-def code_of(name: str) -> str | None:
-    """Return the sha256 of the file of a user's tokenizer; None for one without a file (or see ``name_of``).
-
-    Raises ``InputError`` if the file has changed since this process imported it.
-    """
-    imported, module = _imported_code(name), name.partition(":")[0]
-    if imported is not None and imported != _sha256_of_module(module):
-        path = sys.modules[module].__file__
-        raise InputError(f"{path} has changed since it was imported; start a new Python process")
-    return imported
-
-
-@cache
-def _imported_code(name: str) -> str | None:
-    _analyzer(name)
-    return None if is_local(name) else _sha256_of_module(name.partition(":")[0])
-
-
-def _sha256_of_module(name: str) -> str | None:
-    path = getattr(sys.modules.get(name), "__file__", None)
-    try:
-        return None if path is None else hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    except OSError:
-        return None
 
 
 @cache

@@ -1,0 +1,151 @@
+"""AnnData files (.h5ad), read in slices of rows by the package anndata: genes are words, and cells are documents."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from scipy.sparse import csr_array
+
+from streaming_jsmf.errors import InputError, option
+from streaming_jsmf.ingestion.readers.base import UnreadableError, limits
+from streaming_jsmf.ingestion.readers.files import open_raw, read_as
+from streaming_jsmf.ingestion.readers.matrices import batches_of, row_cuts
+
+_OF_RAW = "adata.raw has others, which adata.raw.to_adata().write_h5ad(PATH) writes as X"
+
+
+def words(path: str, options: Any) -> Sequence[str]:  # noqa: ARG001
+    """Return the names of the genes. Raises InputError if a name is empty or repeated, or anndata is missing."""
+    try:
+        with _opened(path) as (file, anndata):
+            names = tuple(map(str, _index(file, "var", anndata)))
+    except UnreadableError as error:
+        raise InputError(f"{path}: {error}") from error
+    name, times = Counter(names).most_common(1)[0] if names else ("", 1)
+    if times > 1:
+        raise InputError(
+            f"{path} has the gene {name!r} {times} times; call adata.var_names_make_unique() and write it again"
+        )
+    if not all(names) or not names:
+        raise InputError(
+            f"{path} has no genes, or one without a name; set adata.var_names and write it again"
+        )
+    return names
+
+
+def notes(path: str, options: Any) -> tuple[str, ...]:
+    """Return what a user may have expected to be read instead."""
+    with _opened(path) as (file, _):
+        return (f"the values of {options.matrix} are read; {_OF_RAW}",) * ("raw" in file)
+
+
+def read(path: str, options: Any) -> Iterator[pa.RecordBatch]:
+    """Yield the cells, with their names as ids and the ``obs`` columns of ``options.metadata``. Memory: a slice."""
+    genes, where = words(path, options), options.matrix
+    with _opened(path) as (file, anndata):
+        matrix = _matrix(path, file, where, anndata)
+        names, columns = _index(file, "obs", anndata), {}
+        for name in options.metadata:
+            if name not in file["obs"]:
+                raise UnreadableError(f"there is no column {name!r} in obs; see adata.obs.columns")
+            columns[name] = pa.array(
+                np.asarray(anndata.io.read_elem(file["obs"][name]), object), from_pandas=True
+            )
+        columns["document_id"] = pa.array(map(str, names), pa.string())
+        n_rows, n_words = matrix.shape
+        if (n_rows, n_words) != (len(names), len(genes)):
+            raise UnreadableError(
+                f"its {where} has {n_rows} rows and {n_words} columns, for {len(names)} cells and {len(genes)} genes; "
+                "make the AnnData object anew and write it again"
+            )
+        for name, values in columns.items():
+            if len(values) != n_rows:
+                raise UnreadableError(
+                    f"its obs[{name!r}] has {len(values)} values for {n_rows} cells; write it again"
+                )
+        for start, stop in pairwise(_cuts(matrix)):
+            some = {name: values.slice(start, stop - start) for name, values in columns.items()}
+            yield from batches_of(csr_array(matrix[start:stop]), genes, some)
+
+
+def _cuts(matrix: Any) -> list[int]:
+    """Return cuts of the rows into slices of about ``BATCH_VALUES`` values."""
+    n_rows, n_words = matrix.shape
+    dense = n_words * np.arange(n_rows + 1, dtype=np.int64)
+    indptr = getattr(matrix, "group", {}).get("indptr")
+    return row_cuts(dense if indptr is None else indptr[:].astype(np.int64), limits.BATCH_VALUES)
+
+
+def _matrix(path: str, file: Any, name: str, anndata: Any) -> Any:
+    """Return X or a layer, sliced by rows: an array of HDF5, or a sparse data set of anndata."""
+    if name not in file:
+        layers = ", ".join(file["layers"]) if "layers" in file else ""
+        raise InputError(
+            f"{path} has no {name}; its layers, for {option.read({'layer': 'NAME'})}, are: {layers or 'none'}"
+            f"{f'; {_OF_RAW}' * ('raw' in file)}"
+        )
+    node = file[name]
+    if not hasattr(node, "keys"):
+        if len(node.shape) != 2 or node.dtype.kind not in "iubf":
+            raise InputError(f"{path} has {name} of type {node.dtype}; it must be a matrix of numbers")
+        return node
+    matrix = anndata.io.sparse_dataset(node)
+    ends, size = node["indptr"][:], node["data"].shape[0]
+    n_ends = matrix.shape[matrix.format == "csc"] + 1
+    if (len(ends), node["indices"].shape[0], ends[-1]) != (n_ends, size, size) or (np.diff(ends) < 0).any():
+        raise UnreadableError(f"the arrays of its {name} do not fit together; write it again")
+    if matrix.format != "csr":
+        where = "adata.X" if name == "X" else f"adata.layers[{name.removeprefix('layers/')!r}]"
+        raise InputError(
+            f"{path} has {name} as {matrix.format}_matrix, which cannot be read by cells; write it again with {where} "
+            f"= {where}.tocsr()"
+        )
+    return matrix
+
+
+def _index(file: Any, table: str, anndata: Any) -> Any:
+    if table not in file or "_index" not in file[table].attrs:
+        raise UnreadableError(f"it has no table {table}; read it with anndata and write it again")
+    return anndata.io.read_elem(file[table][str(file[table].attrs["_index"])])
+
+
+def _require_own(group: Any, name: str, depth: int = 3) -> None:
+    """Refuse links, external storage and virtual data sets, with which HDF5 would read any other file."""
+    link = group.get(name, getlink=True) if name in group.keys() else None  # noqa: SIM118
+    if link is None:
+        return
+    if type(link).__name__ != "HardLink":
+        raise UnreadableError(f"its {name!r} is a link; write the file again with its own data")
+    node = group[name]
+    if not hasattr(node, "keys"):
+        if node.external or node.is_virtual:
+            raise UnreadableError(
+                f"its {name!r} is kept in another file; write the file again with its own data"
+            )
+        stored, size = node.id.get_storage_size(), node.size * node.dtype.itemsize
+        if size > limits.LARGEST_PACKING * stored + limits.BATCH_BYTES:
+            raise UnreadableError(f"its {name!r} has {node.size} values in {stored} bytes; it is damaged")
+    elif depth:
+        for child in node:
+            _require_own(node, child, depth - 1)
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[tuple[Any, Any]]:
+    """Open a file of HDF5; yield it and the package anndata. Raises UnreadableError, also while the caller reads."""
+    try:
+        import anndata
+        import anndata.io
+        import h5py
+    except ImportError as error:
+        raise InputError("reading .h5ad needs a package; pip install anndata") from error
+    with open_raw(path) as stream, read_as("HDF5"), h5py.File(stream, "r") as file:
+        for name in ("X", "layers", "obs", "var"):
+            _require_own(file, name)
+        yield file, anndata
