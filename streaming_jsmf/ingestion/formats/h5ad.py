@@ -98,7 +98,8 @@ def _matrix(path: str, file: Any, name: str, anndata: Any) -> Any:
     matrix = anndata.io.sparse_dataset(node)
     ends, size = node["indptr"][:], node["data"].shape[0]
     n_ends = matrix.shape[matrix.format == "csc"] + 1
-    if (len(ends), node["indices"].shape[0], ends[-1]) != (n_ends, size, size) or (np.diff(ends) < 0).any():
+    whole = (len(ends), node["indices"].shape[0], ends[0], ends[-1]) == (n_ends, size, 0, size)
+    if not whole or (np.diff(ends) < 0).any():
         raise UnreadableError(f"the arrays of its {name} do not fit together; write it again")
     if matrix.format != "csr":
         where = "adata.X" if name == "X" else f"adata.layers[{name.removeprefix('layers/')!r}]"

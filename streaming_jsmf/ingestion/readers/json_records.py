@@ -107,6 +107,19 @@ def first_objects(path: str, encoding: str) -> Iterator[Parsed]:
     return (value for value, _ in islice(_parsed(unit, encoding), _SAMPLE))
 
 
+def lists_of(unit: Unit, name: str) -> Iterator[tuple[Parsed, RecordSource]]:
+    """Yield the lists of strings or integers in a column, or instead of records, as that column."""
+    unit = unit if unit.layout else replace(unit, layout=_layout_of(unit.path, "utf-8"))
+    for value, source in _parsed(unit, "utf-8", name):
+        if isinstance(value, dict):
+            items = value.get(name, "")
+            if items is not None and not (isinstance(items, list) and {*map(type, items)} <= {str, int}):
+                yield BadValue(f"it has no list of strings or integers {name!r}"), source
+                continue
+            value = {name: items and [*map(str, items)]}
+        yield value, source
+
+
 def _layout_of(path: str, encoding: str) -> JsonLayout:
     """Find the layout of a file from its start, and from all of it if it is a document. Raises UnreadableError."""
     with open_stream(path) as stream:
@@ -121,24 +134,26 @@ def _layout_of(path: str, encoding: str) -> JsonLayout:
     return JsonLayout(document.what, document.where, (*filter(None, [document.note]), *cut))
 
 
-def _parsed(unit: Unit, encoding: str) -> Iterator[tuple[Parsed, RecordSource]]:
-    """Yield the records of a unit, None for a blank line."""
+def _parsed(unit: Unit, encoding: str, lists: str = "") -> Iterator[tuple[Parsed, RecordSource]]:
+    """Yield the records of a unit, None for a blank line. A list is a record with the column ``lists``, if given."""
     encoding = encoding_of(unit.path, encoding)
     if unit.layout.what != "line":
         found = json_documents.read_document(unit.path, encoding).records
         size = unit.size // max(len(found), 1)
         for value in found:
-            yield _record(value, unit.layout.what), Written(value, size)
+            yield _record(value, unit.layout.what, lists), Written(value, size)
         return
     with open_stream(unit.path) as stream:
         for line in lines_of(stream, unit):
             is_blank = not line.removeprefix(BYTE_ORDER_MARK).strip(b"\x1e \t\r\n\v\f")
-            yield None if is_blank else _record(_loaded(line, encoding), "line"), line
+            yield None if is_blank else _record(_loaded(line, encoding), "line", lists), line
 
 
 def _record(value: Any, what: str, lists: str = "") -> dict[str, Any] | BadValue:
     if isinstance(value, dict | BadValue):
         return _whole(value) if isinstance(value, dict) else value
+    if lists and isinstance(value, list):
+        return {lists: value}
     return {"text": value} if isinstance(value, str) else BadValue(f"the {what} is not a JSON object")
 
 

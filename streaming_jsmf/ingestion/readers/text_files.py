@@ -34,7 +34,6 @@ from streaming_jsmf.ingestion.readers.formats import Gathered, Parsed, gathered
 from streaming_jsmf.ingestion.readers.listing import find_files, with_members
 from streaming_jsmf.ingestion.readers.records import TextReader
 from streaming_jsmf.ingestion.readers.values import decode, encoding_hint, is_binary, marked_encoding
-from streaming_jsmf.ingestion.tokens.boilerplate import characters, without_tags
 from streaming_jsmf.storage.kinds import SOURCE, unsuitable
 from streaming_jsmf.storage.paths import exists, is_url
 

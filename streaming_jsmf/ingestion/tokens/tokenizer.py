@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import sys
 import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
