@@ -83,17 +83,12 @@ def _by_parts(values: Any, kind: Kind) -> Any:
 
     month, hour, year = number("month"), number("hour"), number("year", 1970)
     year = year + np.select([year < 69, year < 100], [2000, 1900])  # as in POSIX
-    if "week" in parts or "quarter" in parts:
-        month = 3 * number("quarter", 1) - 2
     if "name" in parts:
         month = np.asarray(pc.index_in(pc.utf8_lower(parts["name"]), _MONTHS).fill_null(-1)) + 1
     first = (12 * (year - 1970) + np.maximum(month, 1) - 1).astype("datetime64[M]")
     days = first.astype("datetime64[D]").astype(int) + number("day", 1) - 1
     good = np.asarray(found.is_valid()) & (month >= 1) & (month <= 12)
     good &= days < (first + np.timedelta64(1, "M")).astype("datetime64[D]").astype(int)
-    if "week" in parts:  # its Monday; January 4 is in the first week
-        days += 7 * number("week") - 4 - (days + 6) % 7
-        good &= (days + 3).astype("datetime64[D]").astype("datetime64[Y]").astype(int) == year - 1970
     if "half" in parts:
         given, is_pm = (np.asarray(pc.is_in(parts["half"], pa.array([*each]))) for each in ("APap", "Pp"))
         good &= ~given | ((hour >= 1) & (hour <= 12))
@@ -132,7 +127,7 @@ _TIME = "(?P<hour>[0-9]{1,2}):(?P<minute>[0-5][0-9])(?::(?P<second>[0-5][0-9]|60
 _HALF = rf"(?:(?:,| at)? {_TIME}(?:[ \x{{A0}}\x{{202F}}]?(?P<half>[AaPp])[.]?[Mm][.]?)?)?"
 _ZONE = f"(?P<zone>[+-][0-9]{{2}}:?[0-9]{{2}}|GMT|UTC?|Z|{'|'.join(_HOURS)})"
 _ORDERS = {  # dots are written between day, month and year, never after the month
-    "year first": f"{_YEAR}[/.年]{_MONTH}[/.月]{_DAY}日?",
+    "year first": f"{_YEAR}[/.]{_MONTH}[/.]{_DAY}",
     "month first": f"{_MONTH}[-/]{_DAY}[-/]{_SHORT}",
     "day first": f"{_DAY}[-/.]{_MONTH}[-/.]{_SHORT}",
 }
@@ -143,14 +138,8 @@ _NAMED = {
     "month year": f"{_NAME}[ -]{_YEAR}",
 }
 _MAIL = f"(?:{_WEEKDAY},? )?{_DAY} {_NAME} {_YEAR} {_TIME} {_ZONE}(?: [(][^)]*[)])?"
-_JAVASCRIPT = f"{_WEEKDAY} {_NAME} {_DAY} {_YEAR} {_TIME} (?:GMT)?{_ZONE}(?: [(][^)]*[)])?"
 _WHOLE = "^-?(?:0|[1-9][0-9]{0,14})"
-_PARTS = {
-    "months": f"{_YEAR}-(?P<month>[0-9]{{2}})(?:-(?P<day>[0-9]{{2}}))?",
-    "quarters": f"{_YEAR}[- ]?Q(?P<quarter>[1-4])",
-    "quarter year": f"Q(?P<quarter>[1-4])[- /]?{_YEAR}",
-    "weeks": f"{_YEAR}-?W(?P<week>[0-9]{{2}})",
-}
+_MONTHLY = {"months": f"{_YEAR}-(?P<month>[0-9]{{2}})(?:-(?P<day>[0-9]{{2}}))?"}
 SECONDS, MILLISECONDS, EIGHT_DIGITS = "times (seconds)", "times (milliseconds)", "dates (YYYYMMDD)"
 
 #: Kinds of values, in order of preference. Leading zeros and more digits than float64 holds mark an identifier.
@@ -166,7 +155,7 @@ KINDS: dict[str, Kind] = {
     "times in UTC": Kind(UTC, f"^{_ISO}[T ]{_CLOCK}(?:Z| UTC| ?[+-][0-9]{{2}}(?::?[0-9]{{2}})?)$", _by_arrow),
     **{
         f"dates ({name})": Kind(DAY, f"^{date}$", _by_parts)
-        for name, date in (_PARTS | _ORDERS | _NAMED).items()
+        for name, date in (_MONTHLY | _ORDERS | _NAMED).items()
     },
     **{
         f"times ({order})": Kind(TIME, f"^{date}{_HALF}$", _by_parts)
@@ -174,8 +163,6 @@ KINDS: dict[str, Kind] = {
     },
     "times (mail)": Kind(UTC, f"^{_MAIL}$", _by_parts),
     "times (Twitter)": Kind(UTC, f"^{_WEEKDAY} {_NAME} {_DAY} {_TIME} {_ZONE} {_YEAR}$", _by_parts),
-    "times (JavaScript)": Kind(UTC, f"^{_JAVASCRIPT}$", _by_parts),
-    "times (Apache)": Kind(UTC, rf"^\[?{_DAY}/{_NAME}/{_YEAR}:{_TIME} {_ZONE}\]?$", _by_parts),
     # Of columns of another corpus only: pandas writes 2.0 beside missing values, and has times instead of dates.
     "whole numbers": Kind(pa.int64(), f"{_WHOLE}(?:[.]0+)?$", lambda v, _: v.cast("double").cast("int64")),
     "whole days": Kind(DAY, f"^{_ISO}[T ]00:00(?::00(?:[.]0+)?)?$", lambda v, _: v.cast(TIME).cast(DAY)),
