@@ -285,6 +285,12 @@ def test_a_week_belongs_to_the_year_in_its_name(folder: Path, tmp_path: Path, in
     assert by_year["year of week"].unique().tolist() == ["2020", "2021"]
     by_week = sj.over_time(folder / "model", tmp_path / "weeks.parquet", "week")
     assert by_week["week"].unique().tolist() == ["2020-W01", "2020-W53", "2021-W01"]
+    quarters = pa.array([f"{2019 + row % 2}-Q{1 + row % 4}" for row in range(len(table))])
+    write_shares(
+        tmp_path / "quarters.parquet", table.add_column(1, "when", quarters), folder / "shares.parquet"
+    )
+    by_quarter = sj.over_time(folder / "model", tmp_path / "quarters.parquet", "when:quarter")
+    assert by_quarter["quarter of when"].unique().tolist() == sorted({*quarters.to_pylist()})
     refused(
         invoke("over-time", folder / "model", tmp_path / "weeks.parquet", "--by", "week:week"),
         2,

@@ -28,7 +28,7 @@ PERIODS = {"year": 1, "quarter": 2, "month": 2, "day": 3}
 #: The start of a text with a date, from the year on, and the time after it; what is missing is empty.
 _TIME = r"(?:[T ](?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2}))?)?"
 _DAY = r"(?:[-/.](?P<day>[0-9]{1,9})" + _TIME + ")?"
-_DATE = r"^(?P<year>[0-9]{4})(?:[-/.](?P<month>[0-9]{1,2})" + _DAY + r")?(?:[^0-9]|$)"
+_DATE = r"^(?P<year>[0-9]{4})(?:-Q(?P<quarter>[1-4])|[-/.](?P<month>[0-9]{1,2})" + _DAY + r")?(?:[^0-9]|$)"
 #: Maximum number of groups times topics, since their sums are in memory.
 MOST_SUMS = 20_000_000
 #: Maximum length of a metadata value that is shown.
@@ -268,10 +268,12 @@ def _periods(values: Any, unit: str) -> Any:
     """The period of each date of an array, such as 1999, 1999-Q4, 1999-12 or 1999-12-31; null for other values."""
     # A month or day that is 0 is not known. Dates and times that do not exist, such as 1999-02-30, are no dates.
     found = pc.extract_regex(values.cast(pa.string()), _DATE)
-    year, month, day, hour, minute, second = (
+    year, quarter, month, day, hour, minute, second = (
         np.asarray(pc.if_else(pc.equal(part, ""), "0", part).cast(pa.int64()).fill_null(0))
         for part in found.flatten()
     )
+    if unit == "quarter":
+        month = np.maximum(month, 3 * quarter - 2)
     first = (12 * (year - 1970) + np.maximum(month, 1) - 1).astype("datetime64[M]")
     length = (
         (first + np.timedelta64(1, "M")).astype("datetime64[D]") - first.astype("datetime64[D]")
