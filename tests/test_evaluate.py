@@ -285,7 +285,7 @@ def test_wrong_input_ends_in_one_line(
     for option, value, part in (
         ("--corpus", none, str(none)),
         ("--corpus", simulated / "corpus", "120 words"),
-        ("--truth", corpus_path, "truth.zarr"),
+        ("--truth", corpus_path, "not a simulated corpus"),
         ("--truth", simulated / "corpus", str(simulated / "corpus")),
         ("--moments", none, str(none)),
         ("--moments", simulated / "moments", str(simulated / "moments")),

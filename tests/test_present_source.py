@@ -193,7 +193,7 @@ def test_an_interrupted_update_of_files_that_were_swapped_is_completed(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("streaming_jsmf.ingestion.grow.finish_directory", killed)
+        patch.setattr("streaming_jsmf.ingestion.revision.finish_directory", killed)
         for _ in range(2):
             with pytest.raises(KeyboardInterrupt):
                 growing.grow()

@@ -266,7 +266,7 @@ def test_a_long_line_is_one_bad_record(tmp_path_factory, lengths, unit):
     made = [json.dumps({"text": f"l{i} {'x' * length}"}) for i, length in enumerate([1, *lengths])]
     path = put(tmp_path_factory.mktemp("long") / "a.jsonl", "\n".join(made))
     good = [i for i, line in enumerate(made) if len(line) <= 40]
-    plain = put(path.with_suffix(".txt"), "\n".join(made))
+    plain = put(path.with_suffix(".txt"), "\n".join(made).replace("{", "("))
     with small(unit=unit, line=40):
         read = Read(texts(path), "quarantine")
         lines = Read(baskets(plain, separator="|"), "quarantine")

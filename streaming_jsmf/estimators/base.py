@@ -8,14 +8,13 @@ from contextlib import ExitStack
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import partial
-from numbers import Integral
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from streaming_jsmf.config import (
     DEFAULT_WORDS,
@@ -29,13 +28,12 @@ from streaming_jsmf.config import (
     parse_memory,
 )
 from streaming_jsmf.config.fields import Field, setting
-from streaming_jsmf.corpus.write import wide
 from streaming_jsmf.errors import InputError, taking
 from streaming_jsmf.estimators.inputs import (
     DocumentInput,
-    EstimatorError,
     as_value_errors,
     begin_rows,
+    checked_shares,
     is_dask_array,
     map_documents,
     n_columns,
@@ -266,11 +264,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         """
         check_is_fitted(self, "components_")
         with as_value_errors():
-            shares = check_array(wide(X), ensure_min_samples=0, estimator=self, input_name="X")
-        if shares.shape[1] != len(self.components_):
-            given = f"X has {shares.shape[1]} columns, and the model has {len(self.components_)} topics"
-            raise EstimatorError(f"{given}; give the shares that transform returns")
-        return shares @ self.components_
+            return checked_shares(X, self, len(self.components_)) @ self.components_
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log-likelihood per token in document completion; higher is better.
@@ -366,8 +360,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.positive_only = True
+        tags.input_tags.sparse = tags.input_tags.positive_only = True
         return tags
 
     @classmethod
@@ -382,12 +375,9 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         given |= {"memory": parse_memory(self.memory), "scheduler": address_of(self.scheduler)}
         return {name: field.checked(given[name]) for name, field in self._fields().items()}
 
-    def _settings(
-        self, drawn: int | None = None
-    ) -> tuple[InferSettings | StodSettings, ScanSettings, Execution]:
+    def _settings(self, drawn: int | None = None) -> tuple[Any, ScanSettings, Execution]:
         """The settings of the engine, the scan and the execution, checked before any work; ``drawn`` is their seed."""
-        values, given = self._values(), self.random_state
-        seed = seed_of(given) if drawn is None or isinstance(given, Integral) else drawn
+        values, seed = self._values(), seed_of(self.random_state, drawn)
         values["n_topics"] = values["n_components"] or values["n_topics"]
         values["max_topics"] = values["max_topics"] or values["n_topics"]
         values |= {"seed": seed, "third_moment": self._settings_class is StodSettings}

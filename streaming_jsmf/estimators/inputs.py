@@ -61,6 +61,15 @@ def as_value_errors() -> Iterator[None]:
         raise EstimatorError(str(error)) from error
 
 
+def checked_shares(X: Any, estimator: BaseEstimator, n_topics: int) -> Any:
+    """Topic shares for ``inverse_transform``, with a column for each topic."""
+    shares = check_array(wide(X), ensure_min_samples=0, estimator=estimator, input_name="X")
+    if shares.shape[1] != n_topics:
+        given = f"X has {shares.shape[1]} columns, and the model has {n_topics} topics"
+        raise InputError(f"{given}; give the shares that transform returns")
+    return shares
+
+
 class DocumentInput(BaseEstimator):  # type: ignore[misc]
     """Mixin that reads the documents of an estimator."""
 
@@ -235,11 +244,13 @@ def _words_of_pipeline(estimator: object, n_features: int) -> list[str] | None:
     return None
 
 
-def seed_of(random_state: Any) -> int:
-    """Return the seed: an integer unchanged, otherwise drawn from the generator, for None from the one of NumPy."""
+def seed_of(random_state: Any, drawn: int | None = None) -> int:
+    """Return an integer unchanged, otherwise the seed ``drawn`` before, or one from the generator (None: of NumPy)."""
     try:
         return operator.index(random_state)
     except TypeError:
+        if drawn is not None:
+            return drawn
         if isinstance(random_state, np.random.Generator):
             return int(random_state.integers(2**31 - 1))
         return int(check_random_state(random_state).randint(2**31 - 1))

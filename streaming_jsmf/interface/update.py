@@ -30,7 +30,8 @@ from streaming_jsmf.documents.transform import transform
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.inference.polish import FULL_STEPS
-from streaming_jsmf.ingestion.grow import CHANGES, SINCE, grow_corpus
+from streaming_jsmf.ingestion.grow import grow_corpus
+from streaming_jsmf.ingestion.revision import CHANGES, SINCE
 from streaming_jsmf.ingestion.words import NEW_WORDS
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution

@@ -128,13 +128,7 @@ def sealed_as(kind: str, version: int, attributes: Mapping[str, Any]) -> dict[st
 
 
 def read_sealed(
-    path: StorePath,
-    kind: str,
-    version: int,
-    *,
-    what: str,
-    hint: str,
-    wanted: str | None = None,
+    path: StorePath, kind: str, version: int, *, what: str, hint: str, wanted: str | None = None
 ) -> dict[str, Any]:
     """Return the attributes of a group that were made by ``sealed_as``.
 

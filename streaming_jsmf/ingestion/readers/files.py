@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import bz2
-import codecs
-import gzip
 import io
 import json
-import lzma
 import os
 import re
 import subprocess
 import sys
 import weakref
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache
@@ -29,6 +24,7 @@ from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
 from streaming_jsmf.corpus.records import registers_pandas
 from streaming_jsmf.errors import InputError, StreamingJSMFError, first_line, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import UnreadableError
+from streaming_jsmf.ingestion.readers.compression import CODECS, MAGIC, PIECE, STREAM_ERRORS, recoded
 from streaming_jsmf.ingestion.readers.values import START, marked_encoding
 from streaming_jsmf.storage.local import local_name, require_regular
 from streaming_jsmf.storage.objects import Reached
@@ -45,8 +41,6 @@ from streaming_jsmf.storage.paths import (
 
 T = TypeVar("T")
 TABLE_PATTERNS = (*(f"*{suffix}" for suffix in PARQUET_SUFFIXES), "*.csv", "*.tsv", "*.dat", "*.txt")
-
-_PIECE = 1 << 14  # bytes that are decompressed at once
 
 #: Limits what the rest of a process may take: memory in bytes, and CPU time (not wall time: a slow disk is no damage).
 _LIMITED = """
@@ -84,115 +78,10 @@ def read_as(what: str) -> Iterator[None]:
         ) from error
 
 
-class _Pieces(io.RawIOBase):
-    """A stream of the bytes that an iterator yields; if that breaks off, only the last piece is lost."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._held = pieces, memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._held:
-            if (piece := next(self._pieces, None)) is None:
-                return 0
-            self._held = memoryview(piece)
-        size = min(len(buffer), len(self._held))
-        buffer[:size], self._held = self._held[:size], self._held[size:]
-        return size
-
-
-def _stream(pieces: Iterator[bytes]) -> io.BufferedReader:
-    return io.BufferedReader(_Pieces(pieces), _PIECE)
-
-
-def recoded(raw: Any, codec: str, errors: str = "strict") -> io.BufferedReader:
-    """Return a stream of UTF-8, with a byte order mark, of one in another encoding; ``errors`` is that of ``open``."""
-
-    def pieces() -> Iterator[bytes]:
-        decoder, data = codecs.getincrementaldecoder(codec)(errors), b"\0"
-        yield codecs.BOM_UTF8
-        try:
-            while data:
-                data = raw.read(_PIECE)
-                yield decoder.decode(data, not data).encode("utf-8", "surrogateescape")
-        except UnicodeDecodeError as error:
-            raise EOFError(f"it is not {codec.upper()}") from error
-
-    return _stream(pieces())
-
-
-def _by_arrow(raw: Any, codec: str) -> Iterator[bytes]:
-    stream = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), codec)
-    try:
-        while data := stream.read(_PIECE):
-            yield data
-    except OSError as error:
-        if "too much memory" not in str(error):
-            raise
-        raise UnreadableError(
-            "it is compressed with zstd --long=31 or similar; pip install zstandard, or run zstd -d --long=31"
-        ) from error
-
-
-def _zstd(raw: Any) -> io.BufferedReader:
-    """Decompress zstd; only the package zstandard allows windows of more than 128 MB."""
-    try:
-        import zstandard
-    except ImportError:
-        return _stream(_by_arrow(raw, "zstd"))
-    return _stream(_by_zstandard(raw, zstandard))
-
-
-def _by_zstandard(raw: Any, zstandard: Any) -> Iterator[bytes]:
-    decompressor, frame = zstandard.ZstdDecompressor(max_window_size=1 << 31), None
-    try:
-        while data := raw.read(_PIECE):
-            while data:
-                frame = frame or decompressor.decompressobj()
-                yield frame.decompress(data)
-                data = frame.unused_data
-                frame = None if frame.eof else frame
-    except zstandard.ZstdError as error:
-        raise EOFError(first_line(error)) from error
-    if frame is not None:
-        raise EOFError("the compressed stream is cut short")
-
-
-def _no_members(raw: Any) -> IO[bytes]:
-    """Raise the reason why ``with_members`` finds no files in an archive."""
-    with zipfile.ZipFile(raw):
-        raise zipfile.BadZipFile("the archive holds no file")
-
-
-#: Decompressors by suffix; all read ahead by a bounded amount.
-_CODECS: dict[str, Callable[[Any], Any]] = {
-    ".gz": gzip.open,
-    ".tgz": gzip.open,
-    ".bz2": bz2.BZ2File,
-    ".xz": lzma.LZMAFile,
-    ".lzma": lzma.LZMAFile,
-    ".zst": _zstd,
-    ".lz4": lambda raw: _stream(_by_arrow(raw, "lz4")),
-    ".zip": _no_members,
-}
-#: How compressed files start, for those whose names do not say so.
-_MAGIC = {
-    b"\x1f\x8b\x08": ".gz",
-    b"BZh": ".bz2",
-    b"\xfd7zXZ\0": ".xz",
-    b"\x28\xb5\x2f\xfd": ".zst",
-    b"\x04\x22\x4d\x18": ".lz4",
-}
-#: Errors that a damaged or truncated stream raises with any codec; Arrow's errors are OSErrors.
-STREAM_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
-
-
 def bare_name(path: str) -> str:
     """Return the lower-case file name without a compression suffix: ``x.csv`` of ``x.csv.gz``."""
     name = file_name(path)
-    return name.stem if name.suffix in _CODECS else name.name
+    return name.stem if name.suffix in CODECS else name.name
 
 
 def bare_suffix(path: str) -> str:
@@ -201,15 +90,15 @@ def bare_suffix(path: str) -> str:
 
 def is_compressed(path: str) -> bool:
     """Return whether a file is in an archive or has the suffix of a compression."""
-    return is_chain(path) or file_name(path).suffix in _CODECS
+    return is_chain(path) or file_name(path).suffix in CODECS
 
 
 def _codec(path: str, stream: Any) -> str:
     """Return the suffix of a file's compression, by its name or else by its start; "" without compression."""
-    if (suffix := file_name(path).suffix) in _CODECS:
+    if (suffix := file_name(path).suffix) in CODECS:
         return suffix
     start = start_of(stream)
-    return next((codec for magic, codec in _MAGIC.items() if start.startswith(magic)), "")
+    return next((codec for magic, codec in MAGIC.items() if start.startswith(magic)), "")
 
 
 def file_name(path: str) -> Path:
@@ -269,7 +158,7 @@ def open_stream(path: str) -> Iterator[IO[bytes]]:
     the file cannot be opened or, while the caller reads, is cut or damaged; only ``read1`` gives all data before.
     """
     with open_raw(path) as raw:
-        decompress = _CODECS.get(_codec(path, raw), nullcontext)
+        decompress = CODECS.get(_codec(path, raw), nullcontext)
         with decompress(raw) as stream:
             codec = _wide_encoding(stream)
             yield recoded(stream, codec) if codec else stream
@@ -306,7 +195,7 @@ def open_raw(path: str) -> Iterator[IO[bytes]]:
             with open_file(path) if member is None else member[0].open(member[1]) as raw:
                 # Files of object stores have no limit on the length of a line.
                 file, remote = cast("Any", raw), isinstance(raw, Reached | AbstractBufferedFile)
-                yield io.BufferedReader(file, _PIECE) if remote else file
+                yield io.BufferedReader(file, PIECE) if remote else file
         except STREAM_ERRORS as error:
             pass_on_machine(error)
             raise UnreadableError(describe(error)) from error

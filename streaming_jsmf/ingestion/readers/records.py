@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import functools
 import logging
-import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Self
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +32,7 @@ from streaming_jsmf.ingestion.readers.base import (
 )
 from streaming_jsmf.ingestion.readers.doubts import doubts
 from streaming_jsmf.ingestion.readers.files import bare_suffix, of_first_readable, size_of
+from streaming_jsmf.ingestion.readers.folders import names_in_folders
 from streaming_jsmf.ingestion.readers.formats import LINES
 from streaming_jsmf.ingestion.readers.listing import FORMATS, format_of, is_parquet
 from streaming_jsmf.ingestion.readers.matrices import BAGS, bags_of, list_faults
@@ -53,7 +52,6 @@ from streaming_jsmf.ingestion.readers.values import (
 from streaming_jsmf.ingestion.tokens.split import count_codes
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, NONE, languages_of
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
-from streaming_jsmf.storage.paths import is_chain
 from streaming_jsmf.validation import is_utf8
 
 logger = logging.getLogger(__name__)
@@ -61,11 +59,7 @@ logger = logging.getLogger(__name__)
 #: Names of columns of ids, the likeliest first.
 ID_NAMES = ("document_id", "doc_id", "id")
 
-#: A file of an export of Slack: the messages of a day, in the folder of a channel.
-_OF_CHANNEL = re.compile(r"(?:^|[/=])([^/=]+)/[0-9]{4}-[0-9]{2}-[0-9]{2}[.]json$")
-
 _LARGEST_ID = 2**63 - 1
-_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 def id_name(columns: Sequence[Any]) -> str | None:
@@ -401,21 +395,3 @@ class TextSource(RecordFiles, TextReader):
             n = len(records.rows)
             added = {name: pa.array([value] * n, pa.string()) for name, value in folders.items()}
             yield replace(records, columns={**added, **records.columns})
-
-
-def names_in_folders(root: str, path: str) -> dict[str, str | None]:
-    """Return names and values of folders below the source, such as year=1999 as Hive and Spark write them."""
-    pairs = (folder.partition("=") for folder in _below(root, path).split("/")[:-1])
-    values = {name: unquote(value) for name, equals, value in pairs if name and equals}
-    if channel := _OF_CHANNEL.search(_below(root, path)):
-        values["channel"] = channel[1]
-    return {name: None if value == _NO_VALUE else value for name, value in values.items()}
-
-
-def _below(root: str, path: str) -> str:
-    """The path of a file below its source."""
-    source = re.sub(r"/[^/]*[*?[].*", "", root)
-    if is_chain(path) and not is_chain(root):
-        member, _, archive = path.partition("::")
-        return f"{archive.removeprefix(source)}/{member.partition('://')[2]}"
-    return path.removeprefix(source) if path.startswith(source) else ""

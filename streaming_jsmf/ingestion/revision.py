@@ -1,0 +1,324 @@
+"""The next state of a corpus: its documents, without those that go, and those that were read now."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from streaming_jsmf.corpus.footer import Shard, open_parquet
+from streaming_jsmf.corpus.format import DOCUMENTS, QUARANTINE_NAME, Corpus, open_corpus
+from streaming_jsmf.corpus.manifest import Dropped, Json, ShardEntry, as_number
+from streaming_jsmf.corpus.records import OWN_COLUMNS, Documents
+from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter
+from streaming_jsmf.corpus.vocabulary import WordCounts
+from streaming_jsmf.corpus.write import Origin, finish_directory
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.fingerprint import fingerprint
+from streaming_jsmf.ingestion.files import (
+    FILES_NAME,
+    SCHEMA,
+    UNSETTLED,
+    Followed,
+    SourceFiles,
+    ranks,
+)
+from streaming_jsmf.ingestion.known import Known
+from streaming_jsmf.ingestion.losses import DUPLICATE, REASONS, STEPS
+from streaming_jsmf.ingestion.repeats import ENTRIES_NAME, ENTRY, packed, settled
+from streaming_jsmf.ingestion.shards import as_known
+from streaming_jsmf.ingestion.words import NEW_TOKENS, NEW_WORDS
+from streaming_jsmf.linalg.csr import count_columns
+from streaming_jsmf.storage.paths import StorePath, exists, make_directory
+from streaming_jsmf.storage.replace import (
+    file_written,
+    put_files,
+    store_written,
+    temporary_folder,
+)
+from streaming_jsmf.storage.tables import write_table
+
+logger = logging.getLogger(__name__)
+
+#: Settings of a grown corpus: fingerprint of the corpus that these changes are counted from, and the changes.
+SINCE = "grown_since"
+CHANGES = (
+    *(f"{what}_{how}" for what in ("files", "documents") for how in ("added", "changed", "removed")),
+    "tokens_added",
+    NEW_TOKENS,
+)
+
+_READ = ("documents_read", "nonzeros_read", "tokens_read", "duplicate_documents")
+
+#: Why documents leave a corpus, by the number of their step; 0 if their file has changed or vanished.
+_LOST = {
+    0: ("removed", "removed with their files"),
+    **{step: (STEPS[step], why) for step, why in REASONS.items()},
+}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What was read: ``entries``, by the number of the file in ``files``, and the corpus, unless nothing was kept."""
+
+    files: Any
+    entries: NDArray[Any]
+    made: Known | None = None
+    dropped: Sequence[Dropped] = ()
+    read: Mapping[str, Json] = field(default_factory=dict)
+    quarantine: Sequence[Any] = ()
+
+    @classmethod
+    def of_nothing(cls, files: SourceFiles, known: Known) -> Batch:
+        none = np.zeros(len(files.states), np.int64)
+        table = files.table(none, numbered=known.grown.numbered, kinds={})
+        return cls(table, np.empty(0, ENTRY))
+
+
+def quarantined(corpus: StorePath) -> list[Any]:
+    """The bad records of a corpus, as tables."""
+    if not exists(corpus / QUARANTINE_NAME):
+        return []
+    with open_parquet(str(corpus / QUARANTINE_NAME)) as file:
+        return [file.read(use_threads=False)]
+
+
+class Revision:
+    """A corpus with the documents of files that were read, and without those of others.
+
+    Attributes
+    ----------
+    gone : (files of the corpus,) Whether the file has vanished, and its documents go.
+    again : Paths of files that are read again, because other documents lost to theirs, or theirs to others.
+    files : The files, of which those that were read come last.
+    entries, before, kept : What was and is read of all files, with the steps that leave out documents now; those steps
+        before; and whether a document is in the corpus that is written.
+    wanted : (files,) Number of documents of each file that lost to others, which are gone, and were not read again.
+    """
+
+    def __init__(
+        self,
+        known: Known,
+        source: SourceFiles,
+        followed: Followed,
+        gone: NDArray[np.bool_],
+        again: frozenset[str],
+        batch: Batch,
+    ) -> None:
+        self.known, self.followed, self.gone, self.again, self.batch = known, followed, gone, again, batch
+        leaving = gone | followed.changed | (followed.held & _has(known.files, again))
+        is_read = _has(batch.files, followed.new | again)
+        arrival = pa.array(np.full(batch.files.num_rows, source.arrival(known.files)))
+        theirs = batch.files.set_column(SCHEMA.get_field_index("arrival"), "arrival", arrival)
+        rows = [known.files.filter(pa.array(~leaving)), theirs.filter(pa.array(is_read))]
+        self.files = pa.concat_tables([table.replace_schema_metadata(None) for table in rows])
+        self.entries = np.concatenate([known.entries, batch.entries])
+        numbers = np.where(leaving, -1, np.cumsum(~leaving) - 1)
+        added = np.where(is_read, np.cumsum(is_read) - 1 + (~leaving).sum(), -1)
+        self.entries["file"] = np.append(numbers[known.entries["file"]], added[batch.entries["file"]])
+        settings, self.before = known.manifest.settings, self.entries["step"].copy()
+        drop = settings.get("duplicates") == "drop"
+        here = self.entries["file"] >= 0
+        lost = np.zeros(len(self.entries), np.int64)
+        lost[here] = settled(
+            self.entries[here], ranks(self.files), by_id=not known.grown.numbered, drop_duplicates=drop
+        )
+        has_lost, could_stay = np.isin(self.before, [*REASONS]), np.isin(self.before, (0, *REASONS))
+        self.entries["step"] = np.where(could_stay & (lost > 0), lost, self.before)
+        self.kept = here & (self.before == 0) & (lost == 0)
+        wanted = here & has_lost & (lost == 0)
+        self.wanted = np.bincount(self.entries["file"][wanted], minlength=self.files.num_rows)
+
+    def written(self, place: StorePath, since: str) -> Corpus:
+        """Write the corpus that replaces the one at ``place``."""
+        corpus, kept = self.known.corpus, self.kept
+        if not kept.any():
+            raise InputError(f"{place}: no document would be left; remove the corpus instead")
+        if number := int(self.wanted.sum()):
+            logger.warning(
+                "%d documents that others had replaced cannot be read again, because they are from data in memory or "
+                "another source; give these again",
+                number,
+            )
+        every = [
+            (made, shard) for made in (self.known, self.batch.made) if made for shard in made.corpus.shards
+        ]
+        ends = np.cumsum([shard.rows for _, shard in every])
+        held = np.split(np.flatnonzero(self.before == 0), ends[:-1])
+        parts = [(*each, rows) for each, rows in zip(every, held, strict=True)]
+        staying = [part for part in parts if part[0] is self.known and kept[part[2]].all()]
+        others = [part for part in parts if not (part[0] is self.known and kept[part[2]].all())]
+        with (
+            store_written(place, overwrite=True, keep=[shard.name for _, shard, _ in staying]) as made,
+            temporary_folder(made if isinstance(made, Path) else None, ".shards-") as folder,
+        ):
+            names = [Path(shard.name).name for _, shard, _ in staying]
+            shards, counts, dropped = self._written_shards(folder, made, names, others)
+            order = np.concatenate([rows for *_, rows in (*staying, *others)])
+            rest = np.flatnonzero((self.entries["file"] >= 0) & ~kept)
+            entries = self.entries[np.concatenate([order[kept[order]], rest])]
+            write_table(made / ENTRIES_NAME, packed(entries))
+            files = self._files()
+            write_table(made / FILES_NAME, files)
+            if bad := [*quarantined(place), *self.batch.quarantine]:
+                with file_written(made / QUARANTINE_NAME) as beside:
+                    pq.write_table(pa.concat_tables(bad), beside, compression="zstd")
+            forms = corpus.vocabulary().forms
+            origin = self._origin(dropped, since, files)
+            finish_directory(made, shards, counts, origin, None if forms is None else pa.array(forms))
+        return open_corpus(str(place))
+
+    def _files(self) -> Any:
+        numbers = np.bincount(self.entries["file"][self.kept], minlength=self.files.num_rows)
+        files = self.files.drop_columns(["documents", "wanted"])
+        for name, column in (("documents", numbers), ("wanted", self.wanted)):
+            files = files.append_column(name, pa.array(column, pa.int64()))
+        noted = {key: value for key, value in self.known.files.schema.metadata.items() if key != UNSETTLED}
+        return files.replace_schema_metadata(noted)
+
+    def _written_shards(
+        self,
+        folder: Path,
+        made: StorePath,
+        staying: Sequence[str],
+        others: Sequence[tuple[Known, Shard, Any]],
+    ) -> tuple[list[ShardEntry], WordCounts, list[Dropped]]:
+        """Write the shards that do not stay, in a local folder first; return all, the counts, and what was lost.
+
+        ``others`` are the shards of both corpora whose documents are written, with the numbers of their entries.
+        """
+        words = self.known.corpus.vocabulary()
+        entries = {Path(entry.name).name: entry for entry in self.known.manifest.shards}
+        per_shard = self.known.manifest.request.get("tokens_per_shard") or ShardLimits.tokens_per_shard
+        writer = ShardWriter(folder, self.known.corpus.n_words, ShardLimits(per_shard))
+        frequency, tokens = words.document_frequency.copy(), words.term_count.copy()
+        lost = np.zeros_like(frequency), np.zeros_like(tokens)
+        lost_documents, lost_tokens = np.zeros(len(STEPS), np.int64), np.zeros(len(STEPS))
+        make_directory(made / DOCUMENTS)
+        schema = self.known.corpus.schema()
+        try:
+            for corpus, shard, rows in others:
+                for documents in corpus.documents(shard):
+                    mine, rows = rows[: documents.n_documents], rows[documents.n_documents :]
+                    stay, leaves = self.kept[mine], mine[~self.kept[mine]]
+                    gone = _chosen(documents, ~stay)
+                    count_columns(gone.ids, gone.counts, *lost)
+                    steps = np.where(self.entries["file"][leaves] < 0, 0, self.entries["step"][leaves])
+                    lost_documents += np.bincount(steps, minlength=len(STEPS))
+                    lost_tokens += np.bincount(steps, gone.tokens(), minlength=len(STEPS))
+                    if stay.any():
+                        writer.write(_conformed(_chosen(documents, stay), schema))
+            written = writer.close()
+        finally:
+            writer.abort()
+        found = [entries[name].model_copy(update={"name": name}) for name in staying]
+        first = 1 + max(int(Path(name).stem.rpartition("-")[2]) for name in entries)
+        for number, entry in enumerate(written, first):
+            name = f"part-{number:05d}.parquet"
+            put_files([(folder / entry.name, made / DOCUMENTS / name)])
+            found.append(entry.model_copy(update={"name": name}))
+        if self.batch.made:
+            new = self.batch.made.corpus.vocabulary()
+            frequency, tokens = frequency + new.document_frequency, tokens + new.term_count
+        dropped = [
+            Dropped(step=step, reason=why, documents=int(lost_documents[i]), tokens=as_number(lost_tokens[i]))
+            for i, (step, why) in _LOST.items()
+            if lost_documents[i]
+        ]
+        counts = WordCounts(pa.array(words.words, pa.string()), frequency - lost[0], tokens - lost[1])
+        return found, counts, dropped
+
+    def _origin(self, lost: Sequence[Dropped], since: str, files: Any) -> Origin:
+        """The origin of the grown corpus: read = kept + dropped still holds."""
+        manifest, settings = self.known.manifest, dict[str, Json](self.known.manifest.settings)
+        read = dict(self.batch.read)
+        if settings.get("duplicates") == "drop":
+            read["duplicate_documents"] = int(
+                np.sum((self.entries["step"] == DUPLICATE) & (self.before != DUPLICATE))
+            )
+        changes = self._changes()
+        if settings.get(SINCE) != since or since == self.known.corpus.fingerprint:
+            settings |= {**dict.fromkeys(CHANGES, 0), SINCE: since, NEW_WORDS: ""}
+        settings |= {key: as_number(_number(read, key) + _number(settings, key)) for key in _READ}
+        settings[NEW_WORDS] = read.get(NEW_WORDS, settings.get(NEW_WORDS))
+        changes[NEW_TOKENS] += int(_number(read, NEW_TOKENS))
+        if self.batch.made:
+            changes["tokens_added"] += int(self.batch.made.manifest.totals.tokens)
+        settings |= {key: as_number(_number(settings, key) + changes[key]) for key in CHANGES}
+        request = {**manifest.request, "grown": fingerprint({"files": files.to_pydict()})}
+        dropped = _added_up([*manifest.dropped, *self.batch.dropped, *lost])
+        return Origin(dropped, manifest.attribution, manifest.source, settings, request)
+
+    def _changes(self) -> Counter[str]:
+        """Numbers of files and documents that were added, changed and removed."""
+        new, by_id = self.followed.new, not self.known.grown.numbered
+        changed = frozenset(self.known.files.filter(pa.array(self.followed.changed))["path"].to_pylist())
+        # Which document is which: the order of ids is nearly that of their hashes.
+        names = self.entries["order"] if by_id else self.entries["words"][:, 0]
+        here = np.arange(len(names)) < len(self.known.entries)
+        out, into = (self.before == 0) & ~self.kept & here, self.kept & ~here
+        read_again = np.append(
+            _has(self.known.files, self.again)[self.known.entries["file"]],
+            _has(self.batch.files, self.again)[self.batch.entries["file"]],
+        )
+        same = int(np.isin(names[out & read_again], names[into & read_again]).sum())
+        both = int(np.isin(names[out], names[into]).sum()) if by_id else same
+        return Counter(
+            files_added=len(new - changed),
+            files_changed=len(new & changed),
+            files_removed=int(self.gone.sum()) + len(changed - new),
+            documents_added=int(into.sum()) - both,
+            documents_changed=both - same,
+            documents_removed=int(out.sum()) - both,
+        )
+
+
+def _has(files: Any, paths: Collection[str]) -> NDArray[np.bool_]:
+    """Mask of the files with these paths."""
+    return np.asarray(pc.is_in(files["path"], value_set=pa.array(sorted(paths), pa.string())))
+
+
+def _number(settings: Mapping[str, Json], key: str) -> float:
+    return float(settings.get(key) or 0)
+
+
+def _added_up(dropped: Sequence[Dropped]) -> tuple[Dropped, ...]:
+    """What each step dropped in all runs."""
+    found: dict[str, Dropped] = {}
+    for step in dropped:
+        before = found.get(step.step, Dropped(step=step.step, reason=step.reason))
+        sums = {
+            name: getattr(before, name) + getattr(step, name) for name in ("words", "documents", "tokens")
+        }
+        found[step.step] = before.model_copy(update=sums)
+    return tuple(found.values())
+
+
+def _chosen(documents: Documents, rows: NDArray[np.bool_]) -> Documents:
+    lengths, mask = np.diff(documents.indptr), pa.array(rows)
+    held, indptr = np.repeat(rows, lengths), np.concatenate([[0], np.cumsum(lengths[rows])])
+    rest = {name: values.filter(mask) for name, values in documents.metadata.items()}
+    ids = documents.document_id.filter(mask)
+    return Documents(indptr, documents.ids[held], documents.counts[held], ids, rest)
+
+
+def _conformed(documents: Documents, schema: Any) -> Documents:
+    """The documents with the columns and types of a corpus; those that they lack are null, others are left out."""
+    absent = pa.nulls(documents.n_documents)
+    columns = {
+        field.name: as_known(documents.metadata.get(field.name, absent), field.type, field.name)
+        for field in schema
+        if field.name not in OWN_COLUMNS
+    }
+    ids = as_known(documents.document_id, schema.field("document_id").type, "ids")
+    kind = schema.field("counts").type.value_type.to_pandas_dtype()
+    return replace(documents, document_id=ids, metadata=columns, counts=documents.counts.astype(kind))
