@@ -96,7 +96,9 @@ class _Options7(TypedDict, total=False):
             "matrix-market",
             "h5ad",
             "bag-of-words-parquet",
+            "function",
         ]
+        | str
         | None
     )
     read: Any

@@ -14,7 +14,7 @@ import pytest
 
 import streaming_jsmf as sj
 from streaming_jsmf.cli.main import run
-from streaming_jsmf.corpus.format import read_manifest
+from streaming_jsmf.corpus.format import open_corpus, read_manifest
 from tests.corpora import file_bytes
 from tests.test_in_memory import TEXTS
 
@@ -157,3 +157,23 @@ def test_bad_bags_of_words(words: Any, counts: Any, said: str, tmp_path: Path) -
     pq.write_table(table, tmp_path / "t.parquet")
     with pytest.raises(sj.InputError, match=f"row group 0, row 1 from 0: {said}"):
         sj.ingest(tmp_path / "t.parquet", tmp_path / "corpus", preset="papers")
+
+
+def test_only_the_user_names_code(module: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Neither a corpus that is updated nor a spec has its function executed."""
+    place = tmp_path_factory.mktemp("made") / "corpus"
+    source, name = str(module.parent / "*.mine"), f"{module.stem}:read"
+    sj.fit(source, place.with_name("project"), 3, reader=name, preset="papers", polish=False)
+    (module.parent / "2.mine").write_text("\n".join(TEXTS[:5]))
+    with pytest.raises(sj.InputError, match=f"read by '{name}'; name it with reader=MODULE:FUNCTION"):
+        sj.update(place.with_name("project"), source)
+    sj.update(place.with_name("project"), source, reader=name)
+    assert open_corpus(str(place.with_name("project.corpus"))).n_documents == len(TEXTS) + 5
+    spec = place.with_name("spec.toml")
+    spec.write_text(
+        'name = "mine"\ntitle = "Mine"\nreader = "function"\n[source]\nurl = "https://example.org"\n'
+        f'licence = "CC0"\nattribution = "None."\n[source.files]\n"0.mine" = {{}}\n[read]\nfunction = "{name}"\n'
+    )
+    with pytest.raises(sj.InputError, match="nothing that a spec names is executed"):
+        sj.ingest(spec, place)
+    assert not place.exists()

@@ -153,6 +153,10 @@ def _as_before(request: IngestRequest, known: Known, source: str) -> IngestReque
     if PHRASES in settings:
         read[PHRASES] = tuple(str(settings[PHRASES]).split("\n"))
     read |= {**ids, **request.read}
+    if read.get("function") and "function" not in request.read:
+        raise InputError(
+            f"{root}: its source was read by {read['function']!r}; name it with {option.reader('MODULE:FUNCTION')}"
+        )
     if read.get("tokenizer", BUILT_IN[0]) not in BUILT_IN and "tokenizer" not in request.read:
         named = option.tokenizer("NAME")
         raise InputError(f"{root}: its words were made by {read['tokenizer']!r}; name it with {named}")

@@ -81,6 +81,10 @@ class CorpusSpec(Strict):
             value = self.read.get(key)
             if value is not None and not stays_inside(str(value)):
                 raise InputError(f"read.{key}: {value!r} leaves the source; give a relative name")
+        if self.reader == "function":
+            raise InputError(
+                "reader is 'function', and nothing that a spec names is executed; give another reader"
+            )
         with options_named(False):
             options = check_options(self.reader, self.read)
             curation_values(self.curation)

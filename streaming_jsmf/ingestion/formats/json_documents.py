@@ -120,10 +120,9 @@ def _of_object(held: Mapping[str, Any]) -> Document:
         return _by_name(held)
     if any(isinstance(value, str) and len(value) > _LONG for value in values):
         return itself
-    by_kind = (
-        {list: _rows, dict: _of_objects}.get((values and type(values[0])) or str) if len(kinds) == 1 else None
-    )
-    found = by_kind(held) if by_kind and any(map(_has_texts, values)) else None
+    found = None
+    if kinds in ({list}, {dict}) and any(map(_has_texts, values)):
+        found = (_rows if kinds == {list} else _of_objects)(held)
     if found:
         return found
     inner: dict[str, Any] = dict(held)

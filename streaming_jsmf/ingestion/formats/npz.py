@@ -33,7 +33,7 @@ def read(path: str, options: Any) -> Iterator[pa.RecordBatch]:
                 "write it in parts"
             )
         stream.seek(0)
-        matrix = load_npz(stream)
+        matrix: Any = load_npz(stream)
         stream.seek(0)
         with np.load(stream) as arrays:  # SciPy leaves out values behind the last row
             if "indptr" in arrays and arrays["indptr"][-1] != len(arrays["indices"]):

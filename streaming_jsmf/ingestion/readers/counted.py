@@ -30,7 +30,8 @@ class CountedSource(RecordReader):
     @cached_property
     def vocabulary(self) -> Sequence[str]:
         """Words of all files; reads every word list once. Raises InputError if one is missing, invalid or different."""
-        first, words = self.files[0], self.form.words(self.files[0], self.options)
+        first = self.files[0]
+        words: Sequence[str] = self.form.words(first, self.options)
         for path in self.files[1:]:
             others = self.form.words(path, self.options)
             if others != words:
@@ -72,7 +73,7 @@ class NpzSource(CountedSource):
 
     reader = "npz"
     patterns = ("*.npz",)
-    form = npz
+    form: ClassVar[Any] = npz
 
 
 class DocwordSource(CountedSource):
@@ -81,7 +82,7 @@ class DocwordSource(CountedSource):
     reader = "docword"
     patterns = ("docword*.txt",)
     stop_words = ENGLISH
-    form = docword
+    form: ClassVar[Any] = docword
     first_number = 1
 
     def place(self, unit: Unit, row: int) -> str:
@@ -93,7 +94,7 @@ class MatrixMarketSource(CountedSource):
 
     reader = "matrix-market"
     patterns = ("*.mtx", "*.mm")
-    form = matrix_market
+    form: ClassVar[Any] = matrix_market
 
 
 class H5adSource(CountedSource):
@@ -101,7 +102,7 @@ class H5adSource(CountedSource):
 
     reader = "h5ad"
     patterns = ("*.h5ad",)
-    form = h5ad
+    form: ClassVar[Any] = h5ad
 
     @property
     def id_column(self) -> str:

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import EXCERPT, TextOptions
+from streaming_jsmf.config import EXCERPT, ReaderName, TextOptions
 from streaming_jsmf.corpus.footer import is_list, is_string
 from streaming_jsmf.corpus.records import free_name
 from streaming_jsmf.errors import InputError, option
@@ -311,7 +311,7 @@ class TextSource(RecordFiles, TextReader):
     folders such as year=1999 are metadata, too, and so are channels of Slack.
     """
 
-    reader = "text"
+    reader: ClassVar[ReaderName] = "text"
     patterns = tuple(f"*{suffix}" for suffix in FORMATS)
 
     @classmethod
