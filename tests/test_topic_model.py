@@ -568,22 +568,22 @@ def test_a_cell_of_a_notebook_can_be_run_again(tmp_path: Path) -> None:
         sj.fit(TEXTS, tmp_path / "own", 4, overwrite="auto")
 
 
-@pytest.mark.parametrize("place", ["m", "./m/", "../work/m", "~/work/m", "linked/m", "memory://auto/m"])
+@pytest.mark.parametrize("place", ["m", "./m/", "../here/m", "~/here/m", "linked/m", "memory://auto/m"])
 def test_what_fit_made_is_replaced_however_its_path_is_spelled(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "work").mkdir()
-    (tmp_path / "work" / "linked").symlink_to(tmp_path / "work")
-    monkeypatch.chdir(tmp_path / "work")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "linked").symlink_to(tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
     first = place if "://" in place else "m"
     sj.fit(TEXTS, first, 3, polish=False)
     assert sj.fit(TEXTS, place, 4, polish=False, overwrite="auto").n_topics == 4
     if place == "m":
         (tmp_path / "else").mkdir()
         monkeypatch.chdir(tmp_path / "else")
-        assert sj.fit(TEXTS, "../work/m", 5, polish=False, overwrite="auto").n_topics == 5
-        shutil.copytree(tmp_path / "work" / "m", "m")
+        assert sj.fit(TEXTS, "../here/m", 5, polish=False, overwrite="auto").n_topics == 5
+        shutil.copytree(tmp_path / "here" / "m", "m")
         with pytest.raises(sj.InputError, match="m: not made by fit with this path"):
             sj.fit(TEXTS, "m", 3, polish=False, overwrite="auto")
 

@@ -68,7 +68,7 @@ def takes(*kinds: type[Settings], without: Collection[str] = ()) -> Callable[[Fu
                     raise TypeError(
                         f"{function.__name__}() got {first!r} and {given!r}, which are the same; give one"
                     )
-            with taking(names):
+            with taking({*names, *every}):
                 return function(*arguments, **{name: options[given] for name, given in spelled.items()})
 
         keywords = [

@@ -20,7 +20,7 @@ from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory,
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.bags import Contents, read_source
 from streaming_jsmf.ingestion.columns import choose_types
-from streaming_jsmf.ingestion.files import FILES_NAME
+from streaming_jsmf.ingestion.files import FILES_NAME, SourceFiles
 from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.job import Column, Ingest, Piece
 from streaming_jsmf.ingestion.losses import (
@@ -243,17 +243,21 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, publish: Publish
     with publish() as made:
         entries = link_shards(root, step, shards, made)
         write_quarantine(ingest, made)
-        if ingest.recorded:
-            assert ingest.files is not None
-            documents = np.zeros(len(ingest.files.states), np.int64)
-            with file_written(made / ENTRIES_NAME) as place:
-                write_pieces(place, _counted(_entries(ingest, pieces), documents), 1)
-            kinds = {column.name: column.kind for column in ingest.columns}
-            guessed = ingest.guessed_id if ingest.ids else None
-            files = ingest.files.table(documents, numbered=not ingest.ids, kinds=kinds, guessed_id=guessed)
-            write_table(made / FILES_NAME, files)
+        if ingest.files is not None and ingest.recorded:
+            _write_files(ingest, ingest.files, pieces, made)
         described = replace(origin, dropped=dropped, settings=settings)
         finish_directory(made, entries, totals, described, full_forms(forms, totals.words))
+
+
+def _write_files(ingest: Ingest, files: SourceFiles, pieces: Sequence[Piece], made: StorePath) -> None:
+    """Write the tables of the files and of all documents that were read, which ``update`` compares with the source."""
+    documents = np.zeros(len(files.states), np.int64)
+    with file_written(made / ENTRIES_NAME) as place:
+        write_pieces(place, _counted(_entries(ingest, pieces), documents), 1)
+    kinds = {column.name: column.kind for column in ingest.columns}
+    guessed = ingest.guessed_id if ingest.ids else None
+    table = files.table(documents, numbered=not ingest.ids, kinds=kinds, guessed_id=guessed)
+    write_table(made / FILES_NAME, table)
 
 
 def _bad_records(ingest: Ingest) -> list[Any]:

@@ -215,7 +215,7 @@ def _reply(text: str) -> str:
 
 
 def characters(text: str) -> str:
-    """Decode the character references of HTML. Python refuses numbers of more than 4,300 digits, which are none."""
+    """Decode the character references of HTML. Longer numbers than Python parses are not references."""
     return html.unescape(re.sub(r"&#[0-9]{4000,};?", "\ufffd", text))
 
 
@@ -245,7 +245,7 @@ def without_tags(texts: Any, tags: str = _TAGS) -> Any:
 
 
 def _between_blocks(text: str) -> list[str]:
-    """Return what is before, between and after scripts, styles and comments; one without an end is none."""
+    """Return what is before, between and after scripts, styles and comments that have an end."""
     parts, start, at = [], 0, 0
     endless: set[Any] = set()
     while opening := _BLOCK.search(text, at):
