@@ -53,6 +53,14 @@ NOT_RUN = [
     ("ingest.md", "SOURCE stands for anything, and KOS is fetched"),
     ("object_stores.md", "it needs a bucket; tests/test_object_stores.py runs the like"),
     ("python.md", "tests/test_in_memory.py runs it where pyLDAvis is installed"),
+    (
+        "sources.md",
+        "its module and files are examples; tests/test_sources_functions.py runs the like",
+    ),
+    ("sources.md", "it needs Spark"),
+    ("sources.md", "it needs the package pypdf and files"),
+    ("sources.md", "it needs the package warcio and files"),
+    ("sources.md", "its address is an example"),
     ("topics_over_time.md", "its data have no public address"),
 ]
 

@@ -103,6 +103,7 @@ def outside(field: Field) -> Iterator[Any]:
 def made(kind: type[Settings], field: Field, value: Any) -> Any:
     required = {name: "4" if each.text else 4 for name, each in declared(kind).items() if each.required}
     required = {name: given for name, given in required.items() if name not in ("read", "curation")}
+    required |= {"function": "module:function"} if "function" in declared(kind) else {}
     others = {name: each for name, each in WITH.get(field.name, {}).items() if name in declared(kind)}
     return kind(**{**required, **others, field.name: value})
 
@@ -270,7 +271,7 @@ KEYS: list[tuple[str, dict[str, Any], str]] = [
     (
         "npz",
         {"tokenizer": "arrow"},
-        r"takes no tokenizer \(text, text-files, mail and lines do\); leave tokenizer out",
+        r"takes no tokenizer \(text, text-files, mail, lines and function do\); leave tokenizer out",
     ),
 ]
 

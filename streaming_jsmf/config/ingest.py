@@ -153,8 +153,7 @@ class IngestRequest(Settings):
     ----------
     reader
         Reader to use: text, text-files, mail, lines, docword, triples, ratings, baskets, npz, matrix-market, h5ad,
-        bag-of-words-parquet, or a function from the path of a file to Arrow record batches as MODULE:FUNCTION; in
-        Python also the function itself.
+        bag-of-words-parquet, or a function MODULE:FUNCTION.
     read
         Another option of the reader, such as delimiter=; (may be repeated).
     curation

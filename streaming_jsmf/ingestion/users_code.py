@@ -14,16 +14,16 @@ from streaming_jsmf.config.reading import is_local, local_function
 from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
 
 
-def users_function(name: str, what: str) -> Callable[..., Any]:
+def users_function(name: str, what: str, built_in: str = "") -> Callable[..., Any]:
     """Import a function, or find one that ``config.reading.name_of`` has named.
 
-    Raises ``InputError``, which says ``what`` it is for, if that is not possible.
+    Raises ``InputError``, which says ``what`` it is for, and what is ``built_in``, if that is not possible.
     """
     if is_local(name):
         return local_function(name, f"{option.scheduler('threads')}")
     module, _, attribute = name.partition(":")
     if not (module and attribute):
-        raise InputError(f"{what} is {name!r}; name a function of your own as MODULE:FUNCTION")
+        raise InputError(f"{what} is {name!r}; give {built_in}a function of your own as MODULE:FUNCTION")
     try:
         found = importlib.import_module(module)
         for part in attribute.split("."):

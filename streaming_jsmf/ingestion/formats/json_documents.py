@@ -97,6 +97,9 @@ def _read(path: str, encoding: str, _: Any) -> Document:
         try:
             value, at = _decode(text, at)
         except (ValueError, RecursionError) as error:
+            if (mended := _without_last_comma(text)) != text:
+                text = mended
+                continue
             what = "there is other data after the JSON" if values else "the JSON is incomplete or damaged"
             raise UnreadableError(f"{what} ({first_line(error)})") from error
         values.append(value)
@@ -110,6 +113,13 @@ def _read(path: str, encoding: str, _: Any) -> Document:
 
 #: Free the memory of the last document.
 forget = _read.cache_clear
+
+
+def _without_last_comma(text: str) -> str:
+    """An array without a comma behind its last element, as programs that print one element at a time leave it."""
+    head, bracket, _ = text.rpartition("]")
+    head = head.rstrip()
+    return f"{head[:-1]}{bracket}" if head.endswith(",") and not text[text.rfind("]") + 1 :].strip() else text
 
 
 def _of_object(held: Mapping[str, Any]) -> Document:

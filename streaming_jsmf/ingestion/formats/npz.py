@@ -33,9 +33,12 @@ def read(path: str, options: Any) -> Iterator[pa.RecordBatch]:
                 "write it in parts"
             )
         stream.seek(0)
-        matrix: Any = load_npz(stream)
-        stream.seek(0)
         with np.load(stream) as arrays:  # SciPy leaves out values behind the last row
-            if "indptr" in arrays and arrays["indptr"][-1] != len(arrays["indices"]):
+            indptr = arrays["indptr"] if "indptr" in arrays else np.zeros(0)
+            if len(indptr) and indptr[0] != 0:
+                raise UnreadableError("indptr does not start with 0; write the matrix again")
+            if len(indptr) and indptr[-1] != len(arrays["indices"]):
                 raise UnreadableError("indptr does not end with the number of values; write the matrix again")
+        stream.seek(0)
+        matrix: Any = load_npz(stream)
     yield from batches_of(matrix.tocsr(), words(path, options))

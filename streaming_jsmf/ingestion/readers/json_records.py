@@ -77,7 +77,7 @@ class JsonFormat(Format):
         return list(found)
 
     def units(self, path: str, options: Any) -> list[Unit]:
-        layout = _layout_of(path, options.encoding)
+        layout = _layout_of(path, getattr(options, "encoding", "utf-8"))
         units = line_units(path, splittable=layout.what == "line")
         return [replace(each, notes=layout.notes, layout=layout) for each in units]
 

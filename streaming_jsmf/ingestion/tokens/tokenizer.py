@@ -231,7 +231,11 @@ def _analyzer(name: str) -> Analyzer:
         except ImportError as error:
             raise InputError(_missing("rjieba", name)) from error
         return lambda text: _real_words(rjieba.cut(text))
-    return _japanese_words() if name == "japanese" else users_function(name, "the tokenizer")
+    return (
+        _japanese_words()
+        if name == "japanese"
+        else users_function(name, "the tokenizer", f"{', '.join(BUILT_IN)} or ")
+    )
 
 
 def _japanese_words() -> Analyzer:
