@@ -133,7 +133,11 @@ def test_source_files_are_verified(tmp_path):
         ("[curation]", "[output]\nshards = 1", "output.shards; .*tokens_per_shard"),
         ("[curation]", "= 3", "not valid TOML"),
         ("title", "colour = 1\ntitle", "colour; .*curation, name, note, output"),
-        ('"bag-of-words-parquet"', '"csv"', "reader: .*'text', .* 'bag-of-words-parquet', not 'csv'"),
+        (
+            '"bag-of-words-parquet"',
+            '"csv"',
+            "reader: .*'text', .* 'bag-of-words-parquet' or 'function', not 'csv'",
+        ),
         ('licence = "CC0"', "", r"source\.licence"),
         ('"vocab.txt"', '"../vocab.txt"', r"'\.\./vocab\.txt'"),
         ('"vocab.txt" = { sha256 = "', '"vocab.txt" = { sha256 = "G', r"vocab\.txt\.sha256"),

@@ -43,17 +43,19 @@ class Document(NamedTuple):
 def are_lines(start: str, *, is_all: bool) -> bool:
     """Return whether the records of a file are its lines, given its start, or it is no JSON, which lines report."""
     text = start.lstrip("\ufeff\x1e \t\r\n")
-    first, newline, rest = text.partition("\n")
+    first, _, rest = text.partition("\n")
     first, rest = first.rstrip(), rest.lstrip("\ufeff\x1e \t\r\n")
     if text.startswith("["):
-        # Lists of tokens, one on each line, rather than arrays of records that were joined.
-        return first.endswith("]") and rest.startswith("[") and not re.match(r"\[\s*\{", text)
+        # Lists of tokens, one on each line, rather than an array of records, or several that were joined.
+        inside = text[1:].lstrip()[:1]
+        one = is_all and not rest and inside not in ("[", "]")
+        return first.endswith("]") and inside != "{" and (one or rest.startswith(("[", "{")))
     if not text.startswith("{"):
         return not _SCRIPT.match(text)
     try:
         _, end = _decode(first)
     except json.JSONDecodeError as error:
-        if not newline:
+        if not rest:
             return is_all
         # An object that goes on in the next line, rather than one that is wrong.
         return error.pos < len(first) or rest.startswith("{")

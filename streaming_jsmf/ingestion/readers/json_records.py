@@ -85,7 +85,8 @@ class JsonFormat(Format):
         self, unit: Unit, options: Any, bad: BadRecords, wanted: Collection[str] | None = None
     ) -> Iterator[Records]:
         try:
-            yield from gathered(unit, _parsed(unit, options.encoding), bad, _Held(options, wanted))
+            found = _parsed(_with_layout(unit, options.encoding), options.encoding)
+            yield from gathered(unit, found, bad, _Held(options, wanted))
         finally:
             json_documents.forget()
 
@@ -103,14 +104,13 @@ JSON = JsonFormat()
 
 def first_objects(path: str, encoding: str) -> Iterator[Parsed]:
     """Yield the first records of a file, why a record cannot be used, and None for a blank line."""
-    unit = Unit(path, layout=_layout_of(path, encoding))
+    unit = _with_layout(Unit(path), encoding)
     return (value for value, _ in islice(_parsed(unit, encoding), _SAMPLE))
 
 
 def lists_of(unit: Unit, name: str) -> Iterator[tuple[Parsed, RecordSource]]:
     """Yield the lists of strings or integers in a column, or instead of records, as that column."""
-    unit = unit if unit.layout else replace(unit, layout=_layout_of(unit.path, "utf-8"))
-    for value, source in _parsed(unit, "utf-8", name):
+    for value, source in _parsed(_with_layout(unit, "utf-8"), "utf-8", name):
         if isinstance(value, dict):
             items = value.get(name, "")
             if items is not None and not (isinstance(items, list) and {*map(type, items)} <= {str, int}):
@@ -118,6 +118,11 @@ def lists_of(unit: Unit, name: str) -> Iterator[tuple[Parsed, RecordSource]]:
                 continue
             value = {name: items and [*map(str, items)]}
         yield value, source
+
+
+def _with_layout(unit: Unit, encoding: str) -> Unit:
+    """The unit with the layout of its file. Raises UnreadableError."""
+    return unit if unit.layout else replace(unit, layout=_layout_of(unit.path, encoding))
 
 
 def _layout_of(path: str, encoding: str) -> JsonLayout:
