@@ -57,6 +57,10 @@ NOT_RUN = [
         "sources.md",
         "its module and files are examples; tests/test_sources_functions.py runs the like",
     ),
+    (
+        "sources.md",
+        "it needs the package duckdb; tests/test_sources_functions.py runs the like where it is installed",
+    ),
     ("sources.md", "it needs Spark"),
     ("sources.md", "it needs the package pypdf and files"),
     ("sources.md", "it needs the package warcio and files"),

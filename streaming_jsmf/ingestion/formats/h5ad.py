@@ -54,9 +54,10 @@ def read(path: str, options: Any) -> Iterator[pa.RecordBatch]:
         for name in options.metadata:
             if name not in file["obs"]:
                 raise UnreadableError(f"there is no column {name!r} in obs; see adata.obs.columns")
-            columns[name] = pa.array(
-                np.asarray(anndata.io.read_elem(file["obs"][name]), object), from_pandas=True
-            )
+            values = anndata.io.read_elem(file["obs"][name])
+            if hasattr(values, "categories"):  # names, also those that are numbers
+                values = values.rename_categories([*map(str, values.categories)])
+            columns[name] = pa.array(np.asarray(values, object), from_pandas=True)
         columns["document_id"] = pa.array(map(str, names), pa.string())
         n_rows, n_words = matrix.shape
         if (n_rows, n_words) != (len(names), len(genes)):
