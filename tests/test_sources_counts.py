@@ -513,9 +513,9 @@ def test_layers_and_columns_of_h5ad(tmp_path):
         (source(metadata=("age",)), "no column 'age' in obs"),
     ):
         with pytest.raises(InputError, match=reason):
-            wrong.units()
+            Read(wrong)
     with pytest.raises(InputError, match=r"\bX\b.*csc_matrix.*adata\.X\.tocsr"):
-        source(sp.csc_matrix(counts)).units()
+        Read(source(sp.csc_matrix(counts)))
 
 
 def test_gene_names_must_be_distinct_and_shared(tmp_path):
