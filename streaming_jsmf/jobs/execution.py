@@ -49,6 +49,16 @@ Memory: TypeAlias = Callable[[int], int]
 Fits: TypeAlias = Callable[[Memory, int], bool]
 
 
+#: Workers of a local cluster end with the command. Their results are small, so one that pauses or spills would free
+#: nothing: near its limit it would wait forever.
+_LOCAL_WORKERS = {
+    "distributed.worker.daemon": True,
+    "distributed.worker.memory.pause": False,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.target": False,
+}
+
+
 @dataclass(frozen=True)
 class Executor:
     """A running scheduler, valid until the block that created it ends; ``arguments`` are those of ``dask.compute``.
@@ -249,7 +259,7 @@ class Execution(ExecutionOptions):
             # interfaces.
             with (
                 losses_in_one_line("the local cluster"),
-                dask.config.set({"distributed.worker.daemon": True}),
+                dask.config.set(_LOCAL_WORKERS),
                 _event_loop() as loop,
                 LocalCluster(
                     loop=loop,
@@ -257,7 +267,7 @@ class Execution(ExecutionOptions):
                     threads_per_worker=1,
                     dashboard_address="127.0.0.1:0",
                     silence_logs=logging.CRITICAL,
-                    memory_limit=self.memory // self.concurrency if self.memory else "auto",
+                    memory_limit=PROCESS_BYTES + self.memory // self.concurrency if self.memory else "auto",
                 ) as cluster,
                 Client(cluster, set_as_default=False) as client,
             ):
