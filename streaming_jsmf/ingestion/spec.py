@@ -25,6 +25,7 @@ from streaming_jsmf.errors import InputError, first_line, option, options_named
 from streaming_jsmf.ingestion.readers.base import PATH_OPTIONS, limits
 from streaming_jsmf.ingestion.tokens.stop_words import NONE, with_paths
 from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
+from streaming_jsmf.jobs.events import progress_bar
 from streaming_jsmf.storage.kinds import unsuitable
 from streaming_jsmf.storage.local import require_regular
 from streaming_jsmf.storage.paths import AnyPath, inside, normalize, sha256_of
@@ -240,7 +241,6 @@ def _download(name: str, file: FileEntry, path: Path, page: str, progress: bool)
 def _transfer(url: str, target: Path, progress: bool) -> str:
     """Write the bytes that a server stores to a file; return their SHA-256."""
     import requests  # takes as long to import as Arrow, and most sources are local
-    from tqdm import tqdm
 
     digest = hashlib.sha256()
     stored = {"Accept-Encoding": "identity"}  # the hash and the progress bar refer to the stored bytes
@@ -251,7 +251,7 @@ def _transfer(url: str, target: Path, progress: bool) -> str:
         size = int(response.headers.get("content-length", 0))
         with (
             target.open("wb") as file,
-            tqdm(total=size, unit="B", unit_scale=True, disable=not progress) as bar,
+            progress_bar(total=size, unit="B", unit_scale=True, disable=not progress) as bar,
         ):
             for piece in response.iter_content(_CHUNK):
                 digest.update(piece)

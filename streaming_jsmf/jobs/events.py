@@ -256,11 +256,7 @@ class Bars:
     def _open(self) -> None:
         self.close()
         unit = self.meter.unit
-        if _in_notebook():
-            from tqdm.auto import tqdm as bar
-        else:
-            bar = tqdm
-        self.bar = bar(
+        self.bar = progress_bar(
             desc=self.meter.stage if self._verbose else what(self.meter.stage),
             total=self.meter.total_size,
             unit=f" {unit}",
@@ -297,6 +293,15 @@ class Bars:
             self._ticking.join()  # it must not draw a closed bar
             self.bar.close()
             self.bar = None
+
+
+def progress_bar(**settings: Any) -> tqdm[Any]:
+    """Return a bar of tqdm, without the thread with which tqdm watches all bars and which outlives them."""
+    if _in_notebook():
+        from tqdm.auto import tqdm as kind
+    else:
+        kind = tqdm
+    return type("Bar", (kind,), {"monitor_interval": 0})(**settings)
 
 
 def progress_listener(*, verbose: bool = False) -> Lines | Bars:

@@ -120,7 +120,7 @@ def is_no_directory(path: Path) -> bool:
 
 
 def names_in(folder: Path) -> list[str]:
-    """The sorted names in a folder; empty if there is none. Unlike ``Path.glob``, raises every other error."""
+    """The sorted names in a folder, empty if it does not exist; raises other errors, unlike ``Path.glob``."""
     try:
         return sorted(os.listdir(folder))  # noqa: PTH208
     except (FileNotFoundError, NotADirectoryError):

@@ -24,7 +24,7 @@ BAGS = WORDS, COUNTS = "text", "counts"
 def words_beside(path: str, options: Any, usual: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the words of the list that an option names, or that has a ``usual`` name and is beside a file.
 
-    Raises InputError if there is none.
+    Raises InputError if the list is missing.
     """
     names = [*usual, *TEXT_NAMES, VOCABULARY_NAME] if options.vocabulary is None else [options.vocabulary]
     found = find_beside(path, names)
