@@ -23,6 +23,7 @@ from streaming_jsmf.ingestion.readers.sources import guess_source, reads_texts
 from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.storage.heads import planning
 from streaming_jsmf.storage.lock import recover
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.storage.replace import remove_store
@@ -75,8 +76,10 @@ def documents_of_source(
     """Yield the documents of a source; data in memory are in a temporary file during the block."""
     with located(source, place if execution.elsewhere else None) as location:
         tokens = model.provenance.get("tokens")
-        request = _over_model_words(reading or IngestRequest(), location.path, topics, tokens)
-        yield SourceDocuments(*plan_ingest(location, place, request), execution, listener)
+        with planning():
+            request = _over_model_words(reading or IngestRequest(), location.path, topics, tokens)
+            planned = plan_ingest(location, place, request)
+        yield SourceDocuments(*planned, execution, listener)
 
 
 def _over_model_words(

@@ -60,6 +60,7 @@ from streaming_jsmf.ingestion.tokens.tokenizer import is_phrase, require_words, 
 from streaming_jsmf.ingestion.users_code import code_of
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes
+from streaming_jsmf.storage.heads import planning
 from streaming_jsmf.storage.kinds import unsuitable
 from streaming_jsmf.storage.paths import (
     StorePath,
@@ -94,6 +95,7 @@ _WORD_RULES = (
 )
 
 
+@planning()
 def plan_ingest(
     source: Location,
     target: StorePath,
@@ -190,7 +192,7 @@ def _with_suited_tokenizer(opened: Any, units: Sequence[Unit]) -> Any:
         return opened
     texts: list[str] = []
     for unit in units[:: len(units) // SAMPLE + 1]:
-        found = next(iter(opened.texts(unit, BadRecords("quarantine", unit, opened.place))), pa.array([]))
+        found = _first_texts(opened, opened.beginning(unit)) or _first_texts(opened, unit)
         if is_list(found.type):
             require_words(found)
         chosen = () if is_list(found.type) else sample(len(found)).tolist()
@@ -200,6 +202,10 @@ def _with_suited_tokenizer(opened: Any, units: Sequence[Unit]) -> Any:
     name = suited_tokenizer(pa.array(texts, pa.string())) if texts else opened.options.tokenizer
     options = replace(opened.options, tokenizer=name)
     return replace(opened, options=options, tokenizer=replace(opened.tokenizer, options=options))
+
+
+def _first_texts(opened: Any, unit: Unit) -> Any:
+    return next(iter(opened.texts(unit, BadRecords("quarantine", unit, opened.place))), pa.array([]))
 
 
 def _from_source(

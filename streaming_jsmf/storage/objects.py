@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from io import RawIOBase
+from contextlib import closing, contextmanager, suppress
+from io import BufferedReader, RawIOBase
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -17,6 +17,7 @@ from fsspec.spec import AbstractFileSystem
 from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, first_line, pass_on_machine
+from streaming_jsmf.storage.heads import HEAD, FromHead, known
 from streaming_jsmf.storage.local import local_name, require_regular
 
 #: Threads of ``in_threads``, which wait for I/O rather than compute.
@@ -27,6 +28,9 @@ State: TypeAlias = tuple[int | str | None, ...] | None
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+#: Bytes of a file on a web server that are read at once.
+_READ_BYTES = 4 << 20
 
 #: fsspec option that controls the caching of listings.
 _UNCACHED = "use_listings_cache"
@@ -157,7 +161,7 @@ def state_of_object(path: str | PathLike[str] | UPath) -> State:
     """
     if not isinstance(path, UPath):
         path = str(path).rpartition("::")[2]
-    return state_in(asked("info", path))
+    return state_in(status_of(path))
 
 
 def state_in(info: Mapping[str, Any]) -> State:
@@ -181,29 +185,74 @@ def info_of(path: str | PathLike[str] | UPath) -> Mapping[str, Any] | None:
     fsspec's ``exists``, ``isfile`` and ``isdir`` answer False to every error, such as a lack of permission.
     """
     try:
-        found: Mapping[str, Any] = asked("info", path)
+        return status_of(path)
     except FileNotFoundError:
         return None
-    return found
 
 
-def files_below(fs: Any, folder: str, depth: int | None = None) -> list[str]:
-    """The names of the files of a file system below a folder, at most ``depth`` levels; empty if it does not exist.
+def status_of(path: str | PathLike[str] | UPath) -> Mapping[str, Any]:
+    """What the file system of a URL tells about it, which is requested once while planning; errors as ``asked``."""
+    held, key = known(), str(path)
+    if held is None or isinstance(path, UPath):
+        found: Mapping[str, Any] = asked("info", path)
+        return found
+    if key not in held.statuses:
+        held.statuses[key] = asked("info", path)
+    return held.statuses[key]
 
-    Links of a local file system are files. Unlike ``find`` and ``glob`` of fsspec, which leave out folders that they
-    cannot list, raises every error except that a folder is missing.
+
+@contextmanager
+def open_object(path: str | PathLike[str] | UPath) -> Iterator[Any]:
+    """Open a file behind a URL as a binary stream; its start is read once while planning. Errors as ``reaching``."""
+    fs, inner = url_file_system(path)
+    fs.invalidate_cache()
+    on_web, held = "http" in fs.protocol, None if isinstance(path, UPath) else known()
+    status = status_of(path) if on_web or held is not None else {}
+    size: Any = status.get("size") if status.get("partial", True) else None
+    # fsspec reads ahead, so that a file on a web server would be read in parts that overlap.
+    options = {"size": size, "cache_type": "none"} if on_web and size else {}
+
+    def opened() -> Any:
+        return Reached(fs.open(inner, "rb", **options), path)
+
+    def head() -> bytes:
+        with reaching(path), closing(opened()) as stream:
+            return bytes(
+                stream.read(min(HEAD, size)) if on_web else fs.cat_file(inner, start=0, end=min(HEAD, size))
+            )
+
+    if size is None or held is None:
+        with closing(opened()) as stream:
+            yield BufferedReader(stream, _READ_BYTES) if options else stream
+        return
+    with BufferedReader(FromHead(lambda: held.head(str(path), head), size, opened), HEAD) as headed:
+        yield headed
+
+
+def keep_status(path: str, status: Mapping[str, Any]) -> None:
+    """While planning, let ``status_of`` return what a listing tells about a file, if that identifies its contents."""
+    held = known()
+    if held is not None and status.get("size") is not None and state_in(status):
+        held.statuses.setdefault(path, status)
+
+
+def files_below(fs: Any, folder: str, depth: int | None = None) -> dict[str, Mapping[str, Any]]:
+    """What a file system tells about the files below a folder, at most ``depth`` levels, by their names.
+
+    Empty if the folder does not exist. Links of a local file system are files. Unlike ``find`` and ``glob`` of fsspec,
+    which leave out folders that they cannot list, raises every error except that a folder is missing.
     """
     find = getattr(type(fs), "_find", type(fs).find)
     if depth is None and find not in (AbstractFileSystem.find, AsyncFileSystem._find):
-        return [*map(str, fs.find(folder))]  # an object store has one listing of all levels
-    found, folders = list[str](), [(folder, 1)]
+        return dict(fs.find(folder, detail=True))  # an object store has one listing of all levels
+    found, folders = dict[str, Mapping[str, Any]](), [(folder, 1)]
     while folders:
         here, level = folders.pop()
         with suppress(FileNotFoundError, NotADirectoryError):
             for entry in fs.ls(here, detail=True):
                 name = str(entry["name"])
                 if entry["type"] != "directory":
-                    found.append(name)
+                    found[name] = entry
                 elif level != depth and name.strip("/") != here.strip("/"):
                     folders.append((name, level + 1))
     return found

@@ -18,6 +18,8 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
+from functools import partial
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -25,6 +27,7 @@ from fsspec.implementations.local import LocalFileSystem
 from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.storage.heads import HEAD, FromHead, known
 from streaming_jsmf.storage.local import (
     LOCAL_SCHEMES,
     is_no_directory,
@@ -43,10 +46,12 @@ from streaming_jsmf.storage.objects import (
     info_of,
     objects_at,
     objects_below,
+    open_object,
     open_url,
     reaching,
     remove_objects,
     state_of_object,
+    status_of,
     url_file_system,
     writing,
 )
@@ -169,13 +174,30 @@ def open_file(path: AnyPath | UPath, **options: Any) -> Iterator[Any]:
     """
     local = _on_disk(path)
     if local is not None:
-        with require_regular(local, StoreError).open("rb") as stream:
+        with _open_local(require_regular(local, StoreError)) as stream:
             yield stream
-    else:
+    elif options or is_chain(path):
         fs, inner = file_system(path)
         with fs.open(inner, "rb", **options) as stream:
             # What a package raises for a damaged archive is not a failure of the file system.
             yield stream if is_chain(path) else Reached(stream, path)
+    else:
+        with open_object(path) as stream:
+            yield stream
+
+
+def _open_local(path: Path) -> Any:
+    """Open a file, whose start is read once while planning."""
+    if (held := known()) is None:
+        return path.open("rb")
+    size = path.stat().st_size
+
+    def head() -> bytes:
+        with path.open("rb") as stream:
+            return stream.read(HEAD)
+
+    start = held.head(str(path), head)
+    return BufferedReader(FromHead(lambda: start, size, partial(path.open, "rb")), HEAD)
 
 
 def read_bytes(path: AnyPath | UPath) -> bytes:
@@ -219,9 +241,7 @@ def file_size(path: AnyPath | UPath) -> int:
     """Return the size of a file in bytes; raise ``FileNotFoundError`` if it is missing."""
     local = _on_disk(path)
     return (
-        int(asked("info", path)["size"])
-        if local is None
-        else require_regular(local, StoreError).stat().st_size
+        int(status_of(path)["size"]) if local is None else require_regular(local, StoreError).stat().st_size
     )
 
 

@@ -8,7 +8,7 @@ from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, Self
 
@@ -25,6 +25,7 @@ from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
+from streaming_jsmf.storage.heads import HEAD
 
 logger = logging.getLogger(__name__)
 
@@ -261,10 +262,11 @@ def distinct_names(names: Sequence[str]) -> list[str]:
 class Format(Protocol):
     """A file format of records. It knows nothing of texts, ids and metadata, except names such as ``content.body``.
 
-    ``counted`` is what messages count in a file.
+    ``counted`` is what messages count in a file, and ``in_bytes`` tells whether its units are ranges of bytes.
     """
 
     counted: ClassVar[str] = "row"
+    in_bytes: ClassVar[bool] = False
 
     def names(self, path: str, options: Any) -> list[str]:
         """Return the names of the columns of a file. Raises UnreadableError."""
@@ -283,6 +285,11 @@ class Format(Protocol):
         UnreadableError for a fault of the whole file.
         """
         ...
+
+    def beginning(self, unit: Unit) -> Unit:
+        """Return a unit whose records, if it has any, are in the head of the file, or the unit itself."""
+        stop = unit.start + HEAD // 2  # the last record may end beyond it
+        return replace(unit, stop=min(unit.stop or stop, stop)) if self.in_bytes else unit
 
     def place(self, unit: Unit, row: int) -> str:
         """Return the location of a record of a unit, for messages."""
@@ -374,6 +381,10 @@ class Reader(ABC):
     def parts(self, path: str) -> Sequence[Unit]:
         """Return the units of a file. Raises UnreadableError."""
         return [Unit(path)]
+
+    def beginning(self, unit: Unit) -> Unit:
+        """Return a part of a unit with some of its texts, as of ``Format``."""
+        return unit
 
     def n_buckets(self) -> int:
         """Return the number of buckets that gather the documents; 0 if each unit has whole documents."""

@@ -32,6 +32,7 @@ from streaming_jsmf.ingestion.readers.csv_scan import (
 from streaming_jsmf.ingestion.readers.files import bare_suffix, open_stream, read_pieces
 from streaming_jsmf.ingestion.readers.formats import EMPTY, RENAME, encoding_of_file, other_kind, too_long
 from streaming_jsmf.ingestion.readers.values import encoding_name, listed, name_encoding
+from streaming_jsmf.storage.heads import found_once
 from streaming_jsmf.validation import is_utf8
 
 SNIFFED = 20  # records that show the delimiter
@@ -92,6 +93,7 @@ class CsvLayout:
         return not _is_bytewise(self.encoding)
 
 
+@found_once
 def layout_of(path: str, options: Any) -> CsvLayout:
     """Find the layout of a file from its start, where the options do not give it.
 

@@ -6,7 +6,7 @@ import codecs
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from streaming_jsmf.ingestion.readers.base import (
     UnreadableError,
     limits,
 )
-from streaming_jsmf.ingestion.readers.files import is_divisible, open_stream, size_of, start_of
+from streaming_jsmf.ingestion.readers.files import is_divisible, open_raw, open_stream, size_of, start_of
 from streaming_jsmf.ingestion.readers.values import (
     decode,
     encoding_hint,
@@ -76,6 +76,13 @@ RecordSource = bytes | Written
 
 def too_long(what: str = "line") -> str:
     return f"the {what} is longer than {limits.LONGEST_LINE >> 20} MB, too long for a record"
+
+
+@contextmanager
+def open_unit(unit: Unit) -> Iterator[Any]:
+    """Open a stream for ``lines_of``; only of files that are not compressed do units start later."""
+    with open_raw(unit.path) if unit.start else open_stream(unit.path) as stream:
+        yield stream
 
 
 def lines_of(stream: Any, unit: Unit) -> Iterator[bytes]:
@@ -144,7 +151,7 @@ def line_records(
     """
 
     def parsed() -> Iterator[tuple[Parsed, RecordSource]]:
-        with open_stream(unit.path) as stream:
+        with open_unit(unit) as stream:
             head = b"" if unit.start else start_of(stream)
             kind = other_kind(head) or "a binary file" * is_binary(head)
             if kind and kind not in but:
@@ -254,7 +261,7 @@ def gathered(
 class LineFormat(Format):
     """Lines of text. The column ``text`` has those that are not blank, without white space around them."""
 
-    counted = "line"
+    counted, in_bytes = "line", True
 
     def names(self, path: str, options: Any) -> list[str]:  # noqa: ARG002
         return ["text"]

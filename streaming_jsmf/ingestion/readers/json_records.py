@@ -31,10 +31,12 @@ from streaming_jsmf.ingestion.readers.formats import (
     gathered,
     line_units,
     lines_of,
+    open_unit,
     text_of,
 )
 from streaming_jsmf.ingestion.readers.values import encoding_hint, from_python
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
+from streaming_jsmf.storage.heads import found_once
 
 RECORD_SEPARATOR = "\x1e"  # before each record of a JSON text sequence (RFC 7464)
 _HEAD = 1 << 20  # bytes that show the layout of a file
@@ -57,6 +59,8 @@ class JsonFormat(Format):
     The other members of these objects are columns, too. Other objects and lists become JSON texts, and so do values of
     a column that has several types. Text columns may hold lists of strings.
     """
+
+    in_bytes = True
 
     def names(self, path: str, options: Any) -> list[str]:
         """Return the names in the first records of a file. Raises UnreadableError if it has no records."""
@@ -125,6 +129,7 @@ def _with_layout(unit: Unit, encoding: str) -> Unit:
     return unit if unit.layout else replace(unit, layout=_layout_of(unit.path, encoding))
 
 
+@found_once
 def _layout_of(path: str, encoding: str) -> JsonLayout:
     """Find the layout of a file from its start, and from all of it if it is a document. Raises UnreadableError."""
     with open_stream(path) as stream:
@@ -148,7 +153,7 @@ def _parsed(unit: Unit, encoding: str, lists: str = "") -> Iterator[tuple[Parsed
         for value in found:
             yield _record(value, unit.layout.what, lists), Written(value, size)
         return
-    with open_stream(unit.path) as stream:
+    with open_unit(unit) as stream:
         for line in lines_of(stream, unit):
             is_blank = not line.removeprefix(BYTE_ORDER_MARK).strip(b"\x1e \t\r\n\v\f")
             yield None if is_blank else _record(_loaded(line, encoding), "line", lists), line

@@ -19,7 +19,7 @@ from fsspec.utils import glob_translate
 
 from streaming_jsmf.config import Delimited, check_options, declared
 from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
-from streaming_jsmf.errors import InputError, option, pass_on_machine
+from streaming_jsmf.errors import InputError, StoreError, option, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import BadRecords, Format, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.csv_layout import CSV_SUFFIXES, is_table, skipping
 from streaming_jsmf.ingestion.readers.csv_scan import whole_lines
@@ -36,9 +36,10 @@ from streaming_jsmf.ingestion.readers.files import (
 from streaming_jsmf.ingestion.readers.json_records import JSON, RECORD_SEPARATOR, first_objects
 from streaming_jsmf.ingestion.readers.tables import ARROW, DELIMITED, PARQUET, SPREADSHEET
 from streaming_jsmf.ingestion.readers.values import from_python, is_binary, listed
+from streaming_jsmf.storage.heads import found_once
 from streaming_jsmf.storage.kinds import SOURCE, unsuitable
 from streaming_jsmf.storage.local import require_regular
-from streaming_jsmf.storage.objects import files_below, is_absence, reason_of
+from streaming_jsmf.storage.objects import files_below, is_absence, keep_status, reason_of, status_of
 from streaming_jsmf.storage.paths import AnyPath, file_system, is_chain, is_file, is_url, join, normalize
 
 logger = logging.getLogger(__name__)
@@ -144,6 +145,7 @@ def in_zip(name: str, archive: str) -> str:
     return f"zip://{name}::{archive}"
 
 
+@found_once
 def find_files(source: AnyPath) -> dict[str, str]:
     """Return the names of the files of a source, relative to it and with slashes, by path or URL in sorted order.
 
@@ -153,17 +155,10 @@ def find_files(source: AnyPath) -> dict[str, str]:
     """
     root = normalize(source)
     fs, inner = file_system(root)
-    try:
-        if not is_url(root):
-            require_regular(Path(inner))
-        kind, base, paths = _found_at(fs, inner)
-    except InputError:
-        raise
-    except Exception as error:  # the package behind the scheme may raise anything
-        pass_on_machine(error)
-        if isinstance(error, OSError) and not is_url(root):
-            raise  # it names the folder
-        raise InputError(f"cannot open {root}: {reason_of(error)}; check the path") from error
+    kind, base, paths = _listed(fs, inner, root)
+    if is_url(root):
+        for path, status in paths.items():
+            keep_status(root if kind == "file" else _address(fs, root, inner, path), status)
     if kind == "file":
         return {root: inner.rsplit("/", 1)[-1]}
     names = {path: path.removeprefix(base).lstrip("/") for path in paths}
@@ -180,24 +175,44 @@ def find_files(source: AnyPath) -> dict[str, str]:
     return kept
 
 
-def _found_at(fs: Any, name: str) -> tuple[str | None, str, list[str]]:
-    """The fsspec type of what has a name, None if nothing has, and the folder and the paths of the files below it.
+def _listed(fs: Any, inner: str, root: str) -> tuple[str | None, str, dict[str, Mapping[str, Any]]]:
+    """As ``_found_at``. Raises InputError if the place cannot be listed."""
+    try:
+        if not is_url(root):
+            require_regular(Path(inner))
+        return _found_at(fs, inner, root if is_url(root) else None)
+    except (InputError, StoreError):
+        raise
+    except Exception as error:  # the package behind the scheme may raise anything
+        pass_on_machine(error)
+        if isinstance(error, OSError) and not is_url(root):
+            raise  # it names the folder
+        raise InputError(f"cannot open {root}: {reason_of(error)}; check the path") from error
 
-    For a glob, those of the files that match.
+
+def _found_at(
+    fs: Any, name: str, url: str | None = None
+) -> tuple[str | None, str, dict[str, Mapping[str, Any]]]:
+    """The fsspec type of what has a name, None if nothing has, the folder, and the files in it, sorted by path.
+
+    For a glob, those of the files that match; for a file, itself.
     """
     wild = [name.index(character) for character in _WILDCARDS if character in name]
+    kind, status = None, dict[str, Any]()
     try:
-        kind = str(fs.info(name)["type"])
+        status = dict(fs.info(name) if url is None else status_of(url))
+        kind = str(status["type"])
     except Exception as error:
         # Servers may refuse such a name.
         if not (wild or is_absence(error) or isinstance(error, NotADirectoryError)):
             raise
-        kind = None
     if kind or not wild:  # the name of a folder may contain these characters
-        return kind, name, [] if kind == "file" else sorted(files_below(fs, name))
+        found = {name: status} if kind == "file" else files_below(fs, name)
+        return kind, name, dict(sorted(found.items()))
     base = name[: name.rfind("/", 0, min(wild)) + 1]
     found = files_below(fs, base, None if "**" in name else name[len(base) :].count("/") + 1)
-    return kind, base, sorted(filter(re.compile(glob_translate(name)).match, found))
+    matches = re.compile(glob_translate(name)).match
+    return kind, base, {path: found[path] for path in sorted(filter(matches, found))}
 
 
 def is_about(path: str) -> bool:
@@ -233,6 +248,7 @@ def format_of(path: str) -> Format | None:
     return FORMATS.get(bare_suffix(path)) or _BY_CONTENTS.get(contents_of(path))
 
 
+@found_once
 def contents_of(path: str) -> str:
     """Return what the start of a file shows, see ``contents``; "" if it cannot be read."""
     try:
@@ -368,9 +384,12 @@ class Table:
         form, options = format_of(path) or DELIMITED, self._options
         if form is JSON:
             return _of_objects(path, options.encoding)
-        part = Unit(path) if form is DELIMITED else form.units(path, options)[0]
-        first = next(form.records(part, options, BadRecords("quarantine", part, form.place)), None)
-        if first is None:
+        whole = Unit(path) if form is DELIMITED else form.units(path, options)[0]
+        for part in (form.beginning(whole), whole):
+            first = next(form.records(part, options, BadRecords("quarantine", part, form.place)), None)
+            if first is not None:
+                break
+        else:
             return dict.fromkeys(form.names(path, options), pa.array([], pa.string()))
         return {name: values[:_SAMPLE_RECORDS] for name, values in first.columns.items()}
 

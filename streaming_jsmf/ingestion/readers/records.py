@@ -7,8 +7,8 @@ import logging
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from functools import cached_property, partial
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -287,6 +287,9 @@ class RecordFiles(Reader):
     def parts(self, path: str) -> Sequence[Unit]:
         return self.format(path).units(path, self.options)
 
+    def beginning(self, unit: Unit) -> Unit:
+        return self.format(unit.path).beginning(unit)
+
     def place(self, unit: Unit, row: int) -> str:
         return self.format(unit.path).place(unit, row)
 
@@ -304,6 +307,7 @@ class LineSource(RecordFiles, TextReader):
         return LINES.records(unit, self.options, bad)
 
 
+@dataclass(frozen=True)
 class TextSource(RecordFiles, TextReader):
     """Reader "text": each record of a Parquet, JSON or delimited file is a document.
 
@@ -313,6 +317,9 @@ class TextSource(RecordFiles, TextReader):
 
     reader: ClassVar[ReaderName] = "text"
     patterns = tuple(f"*{suffix}" for suffix in FORMATS)
+
+    #: The columns of the first file that has those that are asked for.
+    names: tuple[str, ...] = field(default=(), repr=False)
 
     @classmethod
     def open(cls, root: str, files: tuple[str, ...], options: TextOptions, tokenizer: Tokenizer) -> Self:
@@ -326,8 +333,7 @@ class TextSource(RecordFiles, TextReader):
                 f"the column {options.id!r} cannot hold both the texts and the ids; give {option.id} another"
             )
         opened = cls(root, files, options, tokenizer)
-        _ = opened._names
-        return opened
+        return replace(opened, names=tuple(opened._first_names()))
 
     def format(self, path: str) -> Format:
         found = format_of(path) or (None if self.options.delimiter is None else DELIMITED)
@@ -352,11 +358,9 @@ class TextSource(RecordFiles, TextReader):
     def id_column(self) -> str | None:
         if self.options.id == NONE:
             return None
-        return self.options.id or id_name([name for name in self._names if name not in self.contents])
+        return self.options.id or id_name([name for name in self.names if name not in self.contents])
 
-    @cached_property
-    def _names(self) -> list[str]:
-        """The columns of the first file that has those that are asked for."""
+    def _first_names(self) -> list[str]:
         asked = () if self.options.metadata == "all" else self.options.metadata
         if asked:
             of_folders = {name for path in self.files for name in names_in_folders(self.root, path)}

@@ -183,7 +183,7 @@ def parquet_batches(file: Any, unit: Unit, columns: Sequence[str] | None) -> Ite
 class DelimitedFormat(Format):
     """The format of delimited text. The row of a record is its first line."""
 
-    counted = "line"
+    counted, in_bytes = "line", True
 
     def names(self, path: str, options: Any) -> list[str]:
         return [name for name in layout_of(path, options).names if name]
@@ -211,7 +211,9 @@ class DelimitedFormat(Format):
             unit, first = replace(unit, start=layout.start), layout.line
         columns = _chosen(layout.names, wanted)
         try:
-            with opened(unit.path, layout.encoding) as stream:
+            # Only files that are read as they are stored have several parts.
+            is_later = unit.start > layout.start
+            with open_raw(unit.path) if is_later else opened(unit.path, layout.encoding) as stream:
                 _skip(stream, unit.start)
                 left = unit.stop - unit.start if unit.stop else ENDLESS
                 for block in blocks(stream, layout.dialect, len(layout.names), left):

@@ -1,0 +1,116 @@
+"""What is known of files while a command plans what it reads: their status and first bytes, each requested once.
+
+Planning looks at a file many times, to find its format, its layout, the names of its columns and its parts, and to
+identify it. Within ``planning()`` the first look is kept, so that files must not be written there.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, ParamSpec, TypeVar
+
+#: Bytes at the start of a file that are read at once, and of all starts that are held.
+HEAD, _HELD = 1 << 20, 64 << 20
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass
+class Known:
+    """Status of files behind URLs, first bytes of files, and what functions have found (``found_once``)."""
+
+    statuses: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    heads: dict[str, bytes] = field(default_factory=dict)
+    results: dict[Any, Any] = field(default_factory=dict)
+
+    def head(self, path: str, read: Callable[[], bytes]) -> bytes:
+        if path not in self.heads:
+            while self.heads and sum(map(len, self.heads.values())) > _HELD:
+                del self.heads[next(iter(self.heads))]
+            self.heads[path] = read()
+        return self.heads[path]
+
+
+_known: ContextVar[Known | None] = ContextVar("known", default=None)
+
+
+@contextmanager
+def planning() -> Iterator[None]:
+    """Keep what is found out about files until the end of the outermost block."""
+    if _known.get() is not None:
+        yield
+        return
+    token = _known.set(Known())
+    try:
+        yield
+    finally:
+        _known.reset(token)
+
+
+def known() -> Known | None:
+    """What is known of files; None outside of ``planning``."""
+    return _known.get()
+
+
+def found_once(function: Callable[P, T]) -> Callable[P, T]:
+    """Call a function only once with the same arguments, which are hashable, while planning."""
+
+    @functools.wraps(function)
+    def found(*args: P.args, **kwargs: P.kwargs) -> T:
+        held = known()
+        if held is None:
+            return function(*args, **kwargs)
+        key = (function, args, *sorted(kwargs.items()))
+        if key not in held.results:
+            held.results[key] = function(*args, **kwargs)
+        result: T = held.results[key]
+        return result
+
+    return found
+
+
+class FromHead(io.RawIOBase):
+    """A file of known ``size``, of which the first bytes are held; ``open_rest`` opens all of it when more is read."""
+
+    def __init__(self, head: Callable[[], bytes], size: int, open_rest: Callable[[], Any]) -> None:
+        self._head, self._size, self._open_rest = head, size, open_rest
+        self._position = 0
+        self._rest: Any = None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._position = max(0, offset + (0, self._position, self._size)[whence])
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        if self._position < min(HEAD, self._size):
+            data = self._head()[self._position :][: len(buffer)]
+        elif self._position >= self._size:
+            data = b""
+        else:
+            if self._rest is None:
+                self._rest = self._open_rest()
+            self._rest.seek(self._position)
+            data = self._rest.read(len(buffer))
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+    def close(self) -> None:
+        if self._rest is not None:
+            self._rest.close()
+        super().close()
