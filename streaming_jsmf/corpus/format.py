@@ -260,9 +260,11 @@ def is_corpus(path: AnyPath, wanted: str = SOURCE) -> bool:
     """Whether a path is a corpus: a directory with a manifest, or with Parquet files and a vocabulary."""
     root = normalize(path)
     require_no_store(root, wanted)
+    if is_file(root):
+        return False
     if exists(join(root, MANIFEST_NAME)):
         return True
-    if is_file(root) or not {VOCABULARY_NAME, *TEXT_NAMES} & {*file_names(root)}:
+    if not {VOCABULARY_NAME, *TEXT_NAMES} & {*file_names(root)}:
         return False
     return bool(_parquet_files(root, f"{DOCUMENTS}/") or _parquet_files(root, ""))
 

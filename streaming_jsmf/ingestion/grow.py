@@ -6,6 +6,7 @@ shards. The corpus is replaced in one step, so an interrupted run changes nothin
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import replace
 from functools import partial
@@ -29,15 +30,16 @@ from streaming_jsmf.ingestion.job import Ingest
 from streaming_jsmf.ingestion.known import Known
 from streaming_jsmf.ingestion.losses import NothingLeftError, warn_of_losses
 from streaming_jsmf.ingestion.plan import plan_ingest
-from streaming_jsmf.ingestion.readers.listing import NoFilesError
+from streaming_jsmf.ingestion.readers.listing import NoFilesError, find_files
 from streaming_jsmf.ingestion.repeats import ENTRIES_NAME, packed
 from streaming_jsmf.ingestion.revision import Batch, Revision, quarantined
 from streaming_jsmf.ingestion.tokens.stop_words import LANGUAGES, NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.storage.heads import planning
 from streaming_jsmf.storage.lock import recover, sole_writer, work_place
-from streaming_jsmf.storage.paths import StorePath, exists, normalize
+from streaming_jsmf.storage.paths import StorePath, exists, is_url, normalize, state_of
 from streaming_jsmf.storage.replace import file_written, remove_store
 from streaming_jsmf.storage.tables import write_table
 
@@ -76,6 +78,8 @@ def grow_corpus(
     known, added, again = Known.at(place), place.with_name(f"{place.name}.added"), frozenset[str]()
     with located(source, added if execution.elsewhere else None, numbered=known.grown.numbered) as location:
         request = _as_before(reading or IngestRequest(), known, location.path)
+        if reading in (None, IngestRequest()) and _is_followed(known, location.path):
+            return known.corpus
         while True:
             files, plan = SourceFiles(located_at(normalize(location.path)), {}), None
             try:
@@ -108,6 +112,20 @@ def grow_corpus(
         made = change.written(place, since)
     _remove(added)
     return made
+
+
+@planning()
+def _is_followed(known: Known, source: str) -> bool:
+    """Whether a source behind a URL has the files of the corpus as they were; none of them is opened."""
+    if not is_url(source) or UNSETTLED in known.files.schema.metadata:
+        return False
+    try:
+        states = {located_at(path): json.dumps(state_of(path)) for path in find_files(source)}
+    except NoFilesError:
+        return False
+    rows = [row for row in known.files.to_pylist() if row["source"] == located_at(normalize(source))]
+    recorded = {row["path"]: row["state"] for row in rows}
+    return recorded == states and "null" not in states.values() and not any(row["wanted"] for row in rows)
 
 
 def _to_read(known: Known, again: frozenset[str], files: SourceFiles) -> frozenset[str]:

@@ -45,6 +45,7 @@ from streaming_jsmf.ingestion.repeats import (
     packed,
     read_entries,
 )
+from streaming_jsmf.ingestion.reuse import ASKED, is_made, needs_no_other_file, what_is_asked
 from streaming_jsmf.ingestion.shards import REWRITE, WRITE, write_shards
 from streaming_jsmf.ingestion.words import (
     choose_words,
@@ -59,6 +60,7 @@ from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.workspace import Publish
 from streaming_jsmf.process_limits import PROCESS_BYTES
+from streaming_jsmf.storage.heads import planning
 from streaming_jsmf.storage.paths import AnyPath, StorePath, is_url, normalize
 from streaming_jsmf.storage.replace import file_written
 from streaming_jsmf.storage.tables import read_table, write_pieces, write_table
@@ -138,7 +140,13 @@ def ingest(
     target = corpus_target(corpus)
     with located(source, target if execution.elsewhere else None) as location:
         _require_outside(target, location.path if request.files is None else request.files)
-        planned, origin = plan_ingest(location, target, request, progress=progress)
+        with planning():
+            asked = what_is_asked(location, request)
+            if is_made(target, asked):
+                return _reported(target)
+            planned, origin = plan_ingest(location, target, request, progress=progress)
+        if asked and needs_no_other_file(planned.source.reader):
+            origin = replace(origin, settings={**(origin.settings or {}), ASKED: asked})
         resumable = location.sha256 is None
         return run_ingest(planned, origin, execution, listener, overwrite=overwrite, resumable=resumable)
 
@@ -171,8 +179,12 @@ def run_ingest(
                 on_bad_input=planned.folder.remove,
             ) as executor:
                 _ingest(planned, executor, origin, publish)
-        built = open_corpus(str(target))
-    # One log message per line.
+        return _reported(target)
+
+
+def _reported(target: StorePath) -> Corpus:
+    """Open a corpus, and log what was lost when it was made, one message per line."""
+    built = open_corpus(str(target))
     manifest = read_manifest(str(target))
     for line in losses_table(manifest).splitlines():
         logger.info("%s", line)

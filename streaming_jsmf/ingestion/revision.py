@@ -35,6 +35,7 @@ from streaming_jsmf.ingestion.files import (
 from streaming_jsmf.ingestion.known import Known
 from streaming_jsmf.ingestion.losses import DUPLICATE, REASONS, STEPS
 from streaming_jsmf.ingestion.repeats import ENTRIES_NAME, ENTRY, packed, settled
+from streaming_jsmf.ingestion.reuse import ASKED
 from streaming_jsmf.ingestion.shards import as_known
 from streaming_jsmf.ingestion.words import NEW_TOKENS, NEW_WORDS
 from streaming_jsmf.linalg.csr import count_columns
@@ -254,6 +255,7 @@ class Revision:
         if self.batch.made:
             changes["tokens_added"] += int(self.batch.made.manifest.totals.tokens)
         settings |= {key: as_number(_number(settings, key) + changes[key]) for key in CHANGES}
+        settings.pop(ASKED, None)
         request = {**manifest.request, "grown": fingerprint({"files": files.to_pydict()})}
         dropped = _added_up([*manifest.dropped, *self.batch.dropped, *lost])
         return Origin(dropped, manifest.attribution, manifest.source, settings, request)
