@@ -30,10 +30,12 @@ from streaming_jsmf.ingestion.readers.base import (
     Unit,
     UnreadableError,
 )
+from streaming_jsmf.ingestion.readers.csv_layout import CsvLayout
 from streaming_jsmf.ingestion.readers.doubts import doubts
 from streaming_jsmf.ingestion.readers.files import bare_suffix, of_first_readable, size_of
 from streaming_jsmf.ingestion.readers.folders import names_in_folders
 from streaming_jsmf.ingestion.readers.formats import LINES
+from streaming_jsmf.ingestion.readers.json_records import JSON, JsonLayout
 from streaming_jsmf.ingestion.readers.listing import FORMATS, format_of, is_parquet
 from streaming_jsmf.ingestion.readers.matrices import BAGS, bags_of, list_faults
 from streaming_jsmf.ingestion.readers.tables import DELIMITED, PARQUET
@@ -60,6 +62,9 @@ logger = logging.getLogger(__name__)
 ID_NAMES = ("document_id", "doc_id", "id")
 
 _LARGEST_ID = 2**63 - 1
+
+#: Formats by what is found out about a file.
+_OF_LAYOUTS: dict[type, Format] = {CsvLayout: DELIMITED, JsonLayout: JSON}
 
 
 def id_name(columns: Sequence[Any]) -> str | None:
@@ -284,17 +289,21 @@ class RecordFiles(Reader):
         """Return the format of a file: Parquet by suffix, else lines. Raises UnreadableError if it is unknown."""
         return PARQUET if is_parquet(path) else LINES
 
+    def format_of(self, unit: Unit) -> Format:
+        """Return the format of a unit, for which its file is not opened if the layout of that was found."""
+        return _OF_LAYOUTS.get(type(unit.layout)) or self.format(unit.path)
+
     def parts(self, path: str) -> Sequence[Unit]:
         return self.format(path).units(path, self.options)
 
     def beginning(self, unit: Unit) -> Unit:
-        return self.format(unit.path).beginning(unit)
+        return self.format_of(unit).beginning(unit)
 
     def place(self, unit: Unit, row: int) -> str:
-        return self.format(unit.path).place(unit, row)
+        return self.format_of(unit).place(unit, row)
 
     def first_row(self, unit: Unit) -> int:
-        return self.format(unit.path).first_row(unit)
+        return self.format_of(unit).first_row(unit)
 
 
 class LineSource(RecordFiles, TextReader):
@@ -390,7 +399,7 @@ class TextSource(RecordFiles, TextReader):
 
     def records(self, unit: Unit, bad: BadRecords) -> Iterator[Records]:
         options, folders, wanted = self.options, names_in_folders(self.root, unit.path), None
-        form = self.format(unit.path)
+        form = self.format_of(unit)
         if options.metadata != "all":
             wanted = {*self._required(), *filter(None, [self.id_column]), *options.metadata}
         for records in form.records(unit, options, bad, wanted):
