@@ -152,7 +152,7 @@ def test_fields(tmp_path):
             "its quotes break the rules of CSV: ',' expected after '\"' (where quotes are text, use quoting",
         ),
         (b'2,"b,c', "it opens a quote that no record of 3 fields closes"),
-        (b'2,"b \\" x",c', "where \\\" is a quote, use read={'escapechar'"),
+        (b'2,"b \\" x",c', "where \\\" is a quote, use escapechar='"),
     ],
 )
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])

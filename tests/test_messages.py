@@ -51,8 +51,7 @@ MODULES = {
         (option.overwrite(True), "overwrite=True", "--overwrite"),
         (option.workers(4), "workers=4", "--workers 4"),
         (option.vocabulary("MODEL"), "vocabulary=MODEL", "--vocabulary MODEL"),
-        (option.read({"user": "who", "item": "a b"}), "read={'user': 'who', 'item': 'a b'}",
-         "--read user=who --read 'item=a b'"),
+        (option.item("a b"), "item='a b'", "--item 'a b'"),
     ],
 )  # fmt: skip
 def test_an_option_is_a_keyword_argument_in_python(shown: Option, keyword: str, flag: str) -> None:
