@@ -667,7 +667,7 @@ def test_a_source_that_cannot_be_read_is_refused(
     assert not (tmp_path / "c").exists()
 
 
-def test_new_texts_of_another_encoding(tmp_path: Path) -> None:
+def test_new_texts_of_another_encoding(tmp_path: Path, invoke: Command) -> None:
     folder = write_folder(tmp_path / "in", "utf-8")
     fit(folder, tmp_path / "m", [6], polish=False, execution=Execution("synchronous"))
     assert "café" in words_of(tmp_path / "m.corpus")
@@ -676,6 +676,10 @@ def test_new_texts_of_another_encoding(tmp_path: Path) -> None:
     totals = transform(tmp_path / "m", new, tmp_path / "shares.parquet", reading=reading).about.totals
     assert totals is not None
     assert (totals.documents, totals.tokens, totals.unknown_tokens) == (2, 5, 0)
+    table = put(tmp_path / "new.csv", "a,rocket orbit\nb,oven flour\n")
+    named = ("--column-names", "name,what", "--text", "what", "--columns", "name", "--json")
+    done = invoke("documents", tmp_path / "m", table, "--topic", 0, *named)
+    assert sorted(row["name"] for row in json.loads(done.out)) == ["a", "b"], done.err
 
 
 @pytest.mark.parametrize(
