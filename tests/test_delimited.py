@@ -358,7 +358,7 @@ def test_sheets(tmp_path):
 
 
 def test_another_sheet_is_advised(tmp_path):
-    with pytest.raises(InputError, match=r"has the columns n .*'sheet': 'NAME'.* names another sheet"):
+    with pytest.raises(InputError, match=r"has the columns n .*sheet=NAME names another sheet"):
         guess_source(xlsx(tmp_path / "a.xlsx", One=[[("A1", "n")]], Two=[[("A1", "text")]]))
 
 
