@@ -385,7 +385,7 @@ class FunctionOptions(TokenOptions, TextColumns):
         Function from the path of a file to its Arrow record batches, as MODULE:FUNCTION.
     """
 
-    function: str | None = setting(None, parse=name_of, option=False)
+    function: str | None = reading(None, parse=name_of, option=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
