@@ -79,6 +79,15 @@ def test_messages_of_workers_do_so_too(scheduler: str, tmp_path: Path, invoke: C
             ingest(texts, tmp_path / "c", execution=Execution(scheduler, 1))
 
 
+def test_a_corpus_of_the_command_is_the_one_of_python(tmp_path: Path, invoke: Command) -> None:
+    """What is printed on a file, such as how to change the delimiter, does not tell one request from another."""
+    table, options = tmp_path / "t.csv", {"preset": "papers", "min_distinct_words": 1}
+    table.write_text("text;n\n" + "".join(f"{text};1\n" for text in TEXTS))
+    done = invoke("ingest", table, tmp_path / "c", "--preset", "papers", "--min-distinct-words", 1)
+    assert "separated by ';'; --delimiter , changes that" in done.err
+    assert ingest(table, tmp_path / "c", **options).n_documents == len(TEXTS)
+
+
 def _texts(module: ast.Module) -> Iterator[tuple[int, str]]:
     """The texts of a module with their lines, except for docstrings and declared names of options."""
     skipped = set[int]()

@@ -296,6 +296,11 @@ def _words_of_model(store: StorePath) -> GivenWords:
     return GivenWords(tuple(words), _phrases_in(attributes["provenance"].get("tokens")))
 
 
+def _without_notes(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Fields that determine what is read; notes name options in the words of the command line, or of Python."""
+    return {name: value for name, value in fields if name != "notes"}
+
+
 def _identity(ingest: Ingest, source: Location, contents: FileContents, spec: str | None) -> dict[str, Any]:
     """Return everything that determines the bytes of the corpus, to recognize it and an unfinished ingest."""
 
@@ -307,7 +312,7 @@ def _identity(ingest: Ingest, source: Location, contents: FileContents, spec: st
     return {
         **ingest.source.settings(),
         "source": digest_of(repr(ingest.source)),
-        "units": digest_of(json.dumps([asdict(unit) for unit in ingest.units])),
+        "units": digest_of(json.dumps([asdict(unit, dict_factory=_without_notes) for unit in ingest.units])),
         **_identity_of_input(ingest, source, contents),
         "words": None if ingest.words is None else _digest(ingest.words),
         **curation_fields(ingest),
