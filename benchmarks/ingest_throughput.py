@@ -94,7 +94,7 @@ def run_ingest(
     source: Path, target: Path, vocabulary_size: int, workers: int, reading: dict[str, Any]
 ) -> dict[str, float]:
     started, before = time.perf_counter(), _cpu()
-    request = IngestRequest(read=reading, curation={"vocabulary_size": vocabulary_size})
+    request = IngestRequest(options=reading, curation={"vocabulary_size": vocabulary_size})
     ingest(source, target, request, Execution("threads", workers))
     return _took(time.perf_counter() - started, _cpu() - before)
 

@@ -74,7 +74,7 @@ def main(files: tuple[Path, ...], sizes: str, seeds: int, variants: str | None) 
         with tempfile.TemporaryDirectory() as folder:
             request = IngestRequest(
                 preset="papers",
-                read={"boilerplate": "drop"},
+                options={"boilerplate": "drop"},
                 curation={"duplicates": "drop", "stop_words": "none", **KEEP_ALL},
             )
             whole = ingest(path, Path(folder) / "whole", request)

@@ -55,9 +55,9 @@ VARIANTS: Mapping[str, IngestRequest] = {
     "in .3": IngestRequest(curation={"max_document_frequency": 0.3}),
     "in .1": IngestRequest(curation={"max_document_frequency": 0.1}),
     "copies kept": IngestRequest(curation={"duplicates": "keep"}),
-    "boilerplate kept": IngestRequest(read={"boilerplate": "keep"}),
+    "boilerplate kept": IngestRequest(options={"boilerplate": "keep"}),
     "stop words kept": IngestRequest(curation={"stop_words": "none"}),
-    **{f"phrases from {least:g}": IngestRequest(read={"phrases": least}) for least in (0.3, 0.5, 0.7)},
+    **{f"phrases from {least:g}": IngestRequest(options={"phrases": least}) for least in (0.3, 0.5, 0.7)},
     **{
         f"tuned: in {least} to {most:g}" + (f", {size} words" if size else ""): IngestRequest(
             curation={
@@ -135,12 +135,12 @@ def measure(
     fitted, held = split(texts, folder)
     everything = IngestRequest(
         preset="papers",
-        read={"boilerplate": "drop"},
+        options={"boilerplate": "drop"},
         curation={"duplicates": "drop", "stop_words": "none", **KEEP_ALL},
     )
     # Words and, if a variant uses phrases, all pairs of neighbours, so that phrases are counted too.
-    phrases = any(request.phrases is not None for request in variants.values())
-    with_pairs = replace(everything, read={**everything.read, "ngrams": 2 if phrases else 1})
+    phrases = any("phrases" in request.options for request in variants.values())
+    with_pairs = replace(everything, options={**everything.options, "ngrams": 2 if phrases else 1})
     reference = ingest(fitted, folder / "reference", with_pairs)
     held_out = ingest(held, folder / "held_out", everything)
     made: dict[str, Variant] = {}

@@ -67,7 +67,7 @@ def rows_of(fields: Iterable[Field], *, of_readers: bool = False) -> list[str]:
         known = f"{', '.join(readers)}: " if 0 < len(readers) < len(config.READER_OPTIONS) else ""
         cells = [
             f"`{field.name}`",
-            " ".join(f"`{name}`" for name in options) if field.option else f"`--read {field.name}=`",
+            " ".join(f"`{name}`" for name in options),
             type_text(field),
             known + field.help,
         ]
@@ -97,8 +97,9 @@ def settings_tables(_app: object, page: str, source: list[str]) -> None:
         fields = [field for field in config.declared(kind).values() if field.option]
         lines += [f"## {title}", "", f"`{kind.__name__}`; verbs: {verbs}.", "", *rows_of(fields), ""]
         if kind is config.IngestRequest:
-            text = "Options of readers; verbs: ingest, fit. The others are keys of `--read`, `read={...}` and specs."
-            options = declared_in(config.READER_OPTIONS.values()).values()
+            text = "Options of readers, and keys of `[read]` in specs; verbs: ingest, fit."
+            known = declared_in(config.READER_OPTIONS.values()).values()
+            options = [field for field in known if field.option]
             lines += ["## Reading", "", text, "", *rows_of(options, of_readers=True), ""]
     source[0] = source[0].replace("<!-- settings -->", "\n".join(lines))
 

@@ -101,20 +101,49 @@ class _Options7(TypedDict, total=False):
         | str
         | None
     )
-    read: Any
     on_bad_record: Literal["fail", "quarantine"]
     files: Any
+    member: str | PathLike[str] | None
     id: str | PathLike[str] | None
     date_format: str | PathLike[str] | None
     text: str | Sequence[str]
     metadata: Literal["all"] | str | Sequence[str]
     encoding: Any
+    delimiter: Any
     header: Literal["auto", "first", "none"] | str
     columns: str | Sequence[str]
+    column_names: str | Sequence[str]
     quoting: Literal["auto", "none"]
+    quotechar: str | PathLike[str] | None
+    escapechar: str | PathLike[str] | None
+    skip_lines: int | None
     excerpt: int
     split: int | None
     language_column: bool
+    sheet: str | PathLike[str] | None
+    members: str | PathLike[str]
+    name_pattern: Any
+    word_list: str | PathLike[str] | None
+    integer_ids: bool
+    document: str | PathLike[str]
+    word: str | PathLike[str]
+    count: str | PathLike[str] | None
+    count_type: Literal["int", "float"]
+    user: str | PathLike[str]
+    item: str | PathLike[str]
+    rating: str | PathLike[str]
+    max_rating: float
+    names: str | PathLike[str] | None
+    names_item: str | PathLike[str]
+    names_name: str | PathLike[str]
+    names_delimiter: Any
+    names_header: bool
+    names_columns: str | Sequence[str]
+    names_encoding: Any
+    separator: str | PathLike[str] | None
+    items: str | PathLike[str]
+    documents: Literal["rows", "columns"]
+    layer: str | PathLike[str] | None
 
 class _Options8(TypedDict, total=False):
     preset: Literal["text", "papers"] | None
@@ -127,6 +156,7 @@ class _Options8(TypedDict, total=False):
     stemmer: str | PathLike[str] | None
     boilerplate: Literal["keep", "drop"]
     phrases: Any
+    normalization: Literal["NFC", "NFKC"]
     stop_words: Any
     numbers: Literal["keep", "drop"]
     min_word_length: int | Literal["auto"]

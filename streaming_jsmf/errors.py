@@ -9,6 +9,7 @@ import errno
 import shlex
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from math import isfinite
 from numbers import Real
 from typing import Any
@@ -30,7 +31,8 @@ VERB_OF = {"partitions": "infer", "n_topics": "fit"} | dict.fromkeys(
 #: What a verb has instead.
 _INSTEAD = {"max_topics": "n_topics"}
 
-_on_command_line = False
+#: Whether messages name options (``--min-df 5``), as on the command line, or keyword arguments (``min_df=5``).
+names_options = ContextVar("names_options", default=False)
 _taken: Collection[str] | None = None
 
 
@@ -50,24 +52,12 @@ def taking(names: Collection[str]) -> Iterator[None]:
 
 @contextmanager
 def options_named(wanted: bool = True) -> Iterator[None]:
-    """In the block messages name options (``--min-df 5``); elsewhere they name keyword arguments (``min_df=5``)."""
-    global _on_command_line
-    before, _on_command_line = _on_command_line, wanted
+    """Messages name options in the block."""
+    token = names_options.set(wanted)
     try:
         yield
     finally:
-        _on_command_line = before
-
-
-def names_options() -> bool:
-    """Whether messages name options."""
-    return _on_command_line
-
-
-def name_options(wanted: bool) -> None:
-    """Let the messages of this process name options from now on, or keyword arguments; for worker processes."""
-    global _on_command_line
-    _on_command_line = wanted
+        names_options.reset(token)
 
 
 class Option:
@@ -89,7 +79,7 @@ class Option:
         self._flag = flag or _FLAGS.get(name) or f"--{name.replace('_', '-')}"
 
     def __call__(self, value: Any) -> Option:
-        """The option with a value: True for one without, a dictionary for KEY=VALUE, capitals for a placeholder."""
+        """The option with a value: True for one without, capitals for a placeholder."""
         return Option(self._name, self._flag, value)
 
     def __str__(self) -> str:
@@ -103,15 +93,15 @@ class Option:
 
     @property
     def _is_taken(self) -> bool:
-        return _taken is None or (self._flag if _on_command_line else self._name) in _taken
+        return _taken is None or (self._flag if names_options.get() else self._name) in _taken
 
     @property
     def alone(self) -> str:
         """The text where the message names the verb, as in ``scan with --exact``."""
         value = self._value
-        if _on_command_line:
+        if names_options.get():
             return self.on_command_line
-        quoted = isinstance(value, str | dict) and not str(value).isupper()
+        quoted = isinstance(value, str) and not value.isupper()
         shown = repr(value) if quoted else value
         return self._name if value is None else f"{self._name}={shown}"
 
@@ -121,8 +111,7 @@ class Option:
         value = self._value
         if value is None or value is True:
             return self._flag
-        texts = [f"{key}={text}" for key, text in value.items()] if isinstance(value, dict) else [str(value)]
-        return " ".join(f"{self._flag} {shlex.quote(text)}" for text in texts)
+        return f"{self._flag} {shlex.quote(str(value))}"
 
 
 class _Options:

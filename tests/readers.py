@@ -158,7 +158,9 @@ class Format:
         return open_source(source, self.reader, check_options(self.reader, options))
 
     def arguments(self) -> list[str]:
-        return ["--reader", self.reader, *(part for option in self.options for part in ("--read", option))]
+        pairs = (option.split("=", 1) for option in self.options)
+        named = (part for key, value in pairs for part in (f"--{key.replace('_', '-')}", value))
+        return ["--reader", self.reader, *named]
 
 
 def _parquet(table: pa.Table) -> bytes:

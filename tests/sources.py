@@ -135,7 +135,7 @@ def message(call: Callable[[], Any]) -> str:
         call()
     found = str(caught.value)
     assert len(found.splitlines()) == 1
-    assert any(part in found for part in (";", "--read", "--encoding", "check the path")), found
+    assert any(part in found for part in (";", "--delimiter", "--encoding", "check the path")), found
     return found
 
 

@@ -318,14 +318,14 @@ def test_metadata_that_a_file_lacks_are_null(lacking: int, kind: str, tmp_path: 
         written(kind, tmp_path / "s" / str(number), rows)
     all_of = {"id": "id", "text": "text"}
     for name, read in (("all", all_of), ("some", {**all_of, "metadata": ("n", "day", "name")})):
-        table = ingested(tmp_path / "s", tmp_path / name, read=read)
+        table = ingested(tmp_path / "s", tmp_path / name, **read)
         stored = {each: table.column(each).to_pylist()[::40] for each in ("n", "day", "name")}
         day = datetime.date(2001, 2, 3)
         for each, values in {"n": [0, 1, 2], "day": [day] * 3, "name": ["y"] * 3}.items():
             values[lacking] = None
             assert stored[each] == values
         assert ("other" in table.column_names) == (name == "all")
-    table = ingested(tmp_path / "s", tmp_path / "again", read=all_of)
+    table = ingested(tmp_path / "s", tmp_path / "again", **all_of)
     assert table.column("other").to_pylist()[::40] == [("x" if i == lacking else None) for i in range(3)]
 
 
@@ -378,7 +378,7 @@ def test_bags_of_words_with_other_counts_or_ids_are_refused(
     (tmp_path / "vocab.txt").write_text("ant\nbee\ncat\n")
     target = tmp_path.parent / f"{tmp_path.name}-corpus"
     with pytest.raises(sj.InputError, match=rf"1\.parquet: .*{said}"):
-        sj.ingest(tmp_path, target, reader="bag-of-words-parquet", read={"id": "doc_id"})
+        sj.ingest(tmp_path, target, reader="bag-of-words-parquet", id="doc_id")
 
 
 def test_columns_of_added_documents_are_those_of_the_corpus(

@@ -43,14 +43,14 @@ def source(directory: Path, bags) -> Path:
 def test_the_column_of_ids_can_be_chosen(tmp_path):
     raw = source(tmp_path / "raw", [{"ant": 1}, {"bee": 2}])
     curation = {"stop_words": "none", "min_distinct_words": 1, "min_tokens": 1}
-    request = IngestRequest(reader="bag-of-words-parquet", read={"id": "length"}, curation=curation)
+    request = IngestRequest(reader="bag-of-words-parquet", options={"id": "length"}, curation=curation)
     corpus = ingest(raw, tmp_path / "c", request)
     rows = rows_of(corpus)
     assert [list(row) for row in rows] == [["ids", "counts", "document_id", "doc_id"]] * 2
     assert [row["document_id"] for row in rows] == [1, 2]
     assert read_manifest(corpus.root).settings["reader"] == "bag-of-words-parquet"
     with pytest.raises(InputError, match="'nosuch'"):
-        ingest(raw, tmp_path / "d", replace(request, read={"id": "nosuch"}))
+        ingest(raw, tmp_path / "d", replace(request, options={"id": "nosuch"}))
 
 
 def spec_text(directory: Path, curation="") -> str:
@@ -126,9 +126,10 @@ def test_source_files_are_verified(tmp_path):
         (
             "[curation]",
             "[read]\nident = 'a'",
-            "read has .* 'ident'; give one of date_format, id, path, vocabulary",
+            "reader have .* 'ident'; give one of date_format, id, member, word_list",
         ),
         ("[curation]", "[read]\nvocabulary = '../v.txt'", r"read.vocabulary: '\.\./v\.txt'"),
+        ("[curation]", "[read]\nword_list = '../v.txt'", r"read.word_list: '\.\./v\.txt'"),
         ("[curation]", "[output]\ntokens_per_shard = 'x'", "output.tokens_per_shard: "),
         ("[curation]", "[output]\nshards = 1", "output.shards; .*tokens_per_shard"),
         ("[curation]", "= 3", "not valid TOML"),

@@ -152,7 +152,7 @@ def test_fields(tmp_path):
             "its quotes break the rules of CSV: ',' expected after '\"' (where quotes are text, use quoting",
         ),
         (b'2,"b,c', "it opens a quote that no record of 3 fields closes"),
-        (b'2,"b \\" x",c', "where \\\" is a quote, use read={'escapechar'"),
+        (b'2,"b \\" x",c', "where \\\" is a quote, use escapechar='"),
     ],
 )
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
@@ -358,7 +358,7 @@ def test_sheets(tmp_path):
 
 
 def test_another_sheet_is_advised(tmp_path):
-    with pytest.raises(InputError, match=r"has the columns n .*'sheet': 'NAME'.* names another sheet"):
+    with pytest.raises(InputError, match=r"has the columns n .*sheet=NAME names another sheet"):
         guess_source(xlsx(tmp_path / "a.xlsx", One=[[("A1", "n")]], Two=[[("A1", "text")]]))
 
 

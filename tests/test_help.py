@@ -85,6 +85,23 @@ def test_options_of_other_programs_are_answered_with_ours(
     refused(invoke(verb, given, "3"), 2, given.partition("=")[0], meant)
 
 
+@pytest.mark.parametrize("verb", ["ingest", "fit", "update", "transform", "documents"])
+def test_the_removed_read_is_answered_with_the_option(verb: str, invoke: Command) -> None:
+    for given, now in (
+        ("delimiter=;", "--delimiter ';'"),
+        ("path=a b", "--member 'a b'"),
+        ("vocabulary=w.txt", "--word-list w.txt"),
+        ("columns=a,b", "--column-names a,b"),
+        ("function=module:name", "--reader module:name"),
+        ("language_column=true", "--language-column"),
+        ("text", "--text VALUE"),
+    ):
+        for spelled in (("--read", given), (f"--read={given}",)):
+            refused(invoke(verb, "a", "b", *spelled), 2, f"--read KEY=VALUE was removed; use {now}; see")
+    both = ("--read", "user=who", "--read", "names_header=false")
+    refused(invoke(verb, "a", "b", *both), 2, "use --user who --names-header false; see")
+
+
 @pytest.mark.parametrize("verb", NAMES)
 def test_examples_are_commands(verb: str) -> None:
     command = cli.commands[verb]

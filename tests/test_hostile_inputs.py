@@ -165,7 +165,7 @@ def test_colons_in_a_path(tmp_path: Path, invoke: Command) -> None:
     assert invoke("scan", tmp_path / "x::y", tmp_path / "m::n", "--max-topics", "2").code == 0
     assert invoke("info", tmp_path / "m::n").code == 0
     zipped = BY_NAME["zip"].write(folder, documents())
-    said = invoke("ingest", zipped, tmp_path / "z", "--read", "path=a", "--reader", "text")
+    said = invoke("ingest", zipped, tmp_path / "z", "--member", "a", "--reader", "text")
     assert said.code == 2
     assert "the path has ::" in said.err
 
@@ -435,7 +435,7 @@ attribution = "nobody"
 [source.files]
 "{file}" = {{}}
 [read]
-{read}
+{options}
 [curation]
 stop_words = "{stop_words}"
 min_tokens = 1
@@ -451,11 +451,11 @@ NAMED = {"stop_words": "stop.txt", "file": "docword.t.txt", "vocabulary": "vocab
 def _ingested(folder: Path, named: str, place: str) -> None:
     """Ingest a sound source whose spec has the name ``place`` where ``named`` says."""
     at = {**NAMED, named: place}
-    reader, read = "docword", f'vocabulary = "{at["vocabulary"]}"'
+    reader, options = "docword", f'vocabulary = "{at["vocabulary"]}"'
     if named == "names":
-        reader, read, at["file"] = "ratings", f'names = "{at["names"]}"', "ratings.csv"
+        reader, options, at["file"] = "ratings", f'names = "{at["names"]}"', "ratings.csv"
     spec = folder / "spec" / "t.toml"
-    spec.write_text(SPEC.format(reader=reader, read=read, **at))
+    spec.write_text(SPEC.format(reader=reader, options=options, **at))
     ingest(spec, folder / "corpus", IngestRequest(files=folder / "files"))
 
 

@@ -112,7 +112,7 @@ def test_any_kind_of_texts_gives_the_same_corpus(kind: str, expected: Any, tmp_p
 
 def test_options_name_the_columns(expected: Any, tmp_path: Path) -> None:
     table = pd.DataFrame({"body": TEXTS, "year": 1990})
-    made = sj.ingest(table, tmp_path / "c", IngestRequest(read={"text": "body", "metadata": "year"}))
+    made = sj.ingest(table, tmp_path / "c", IngestRequest(options={"text": "body", "metadata": "year"}))
     assert made.vocabulary().words == expected.vocabulary().words
     assert "year" in pq.read_schema(next((tmp_path / "c").rglob("part-*.parquet"))).names
 
@@ -166,7 +166,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 def test_unusable_sources_are_refused_in_one_line(kind: str, tmp_path: Path) -> None:
     source, line = REFUSED[kind]
     with pytest.raises(sj.InputError, match=line):
-        sj.ingest(source, tmp_path / "c", read={"id": "id"} if kind == "large ids" else {})
+        sj.ingest(source, tmp_path / "c", id="id" if kind == "large ids" else None)
     assert not [*tmp_path.iterdir()]
 
 
@@ -303,7 +303,7 @@ def test_cells(tmp_path: Path) -> None:
     genes = pd.DataFrame({"odd": [{}] * 3}, index=["a", "b", "c"])
     cells = anndata.AnnData(np.arange(9.0, 54.0).reshape(15, 3), obs, genes, uns={"odd": object()})
     for source in (cells, cells[1:]):
-        made = sj.ingest(source, tmp_path / "c", overwrite=True, read={"metadata": "mixed"}, preset="papers")
+        made = sj.ingest(source, tmp_path / "c", overwrite=True, metadata="mixed", preset="papers")
         found = pq.read_table(made.shard_path(made.shards[0]))
         assert made.vocabulary().words == ("a", "b", "c")
         assert found.column("document_id").to_pylist() == source.obs_names.tolist()

@@ -203,7 +203,7 @@ def test_any_documents_equal_the_reference(
     bad = [(str(path), *place) for path, records in pairs for place in write_records(path, records)]
     good = [record for records in files for record in records if not record.fault]
     bags = {record.key: Counter(words_of(record.text)) for record in good}
-    arguments = {"reader": "text", "read": BY_ID, "on_bad_record": "quarantine"}
+    arguments = {"reader": "text", "options": BY_ID, "on_bad_record": "quarantine"}
     columns = all(any(not record.fault for record in records) for records in files[:1])
     assume(columns and any(bags.values()))  # others have tests of their own
     corpus = make(folder / "in", folder / "out", **arguments)
@@ -393,10 +393,10 @@ def test_every_rule_equals_the_reference(
     expected = reference(bags, Curation(**rules), stop)
     if not expected.words:
         with pytest.raises(InputError, match=r"left after the curation|empty corpus"):
-            make(folder / "in.jsonl", folder / "out", rules, read={"ngrams": ngrams})
+            make(folder / "in.jsonl", folder / "out", rules, options={"ngrams": ngrams})
         assert [path.name for path in folder.iterdir()] == ["in.jsonl"]
         return
-    require_equal(make(folder / "in.jsonl", folder / "out", rules, read={"ngrams": ngrams}), expected)
+    require_equal(make(folder / "in.jsonl", folder / "out", rules, options={"ngrams": ngrams}), expected)
     require_sums(folder / "out")
     listed = sum(words for words, _, _ in dropped(folder / "out").values())
     assert listed + len(expected.words) == len({word for bag in bags.values() for word in bag})
@@ -426,7 +426,7 @@ def test_each_step_reports_what_it_removed(tmp_path: Path) -> None:
     lines = [json.dumps({"id": key[0], "text": text}) for key, text in texts.items()]
     (tmp_path / "in.jsonl").write_text("\n".join([*lines, "no JSON", '{"id": "f", "text": ""}']))
     rules = {"min_word_length": 3, "duplicates": "drop", "min_distinct_words": 2, "min_tokens": 3}
-    corpus = make(tmp_path / "in.jsonl", tmp_path / "out", rules, on_bad_record="quarantine", read=BY_ID)
+    corpus = make(tmp_path / "in.jsonl", tmp_path / "out", rules, on_bad_record="quarantine", options=BY_ID)
     assert dropped(tmp_path / "out") == {
         "stop_words": (1, 0, 4),
         "min_word_length": (1, 0, 1),
@@ -482,7 +482,7 @@ def test_runs_with_a_stop_word_go(tmp_path: Path) -> None:
     (tmp_path / "stop.txt").write_text("# mine\nOf\nनहीं\n")
     source = write_texts(tmp_path / "in.jsonl", {1: "house of cards", 2: "often नहीं да house cards"})
     rules = {**LOOSE, "stop_words": str(tmp_path / "stop.txt")}
-    corpus = make(source, tmp_path / "out", rules, read={"ngrams": "2"})
+    corpus = make(source, tmp_path / "out", rules, options={"ngrams": "2"})
     words = ["cards", "house", "house cards", "often", "да", "да house"]
     assert list(corpus.vocabulary().words) == words
     assert dropped(tmp_path / "out")["stop_words"] == (6, 0, 6)
@@ -521,7 +521,7 @@ def test_a_repeated_id_is_quarantined_with_its_words(tmp_path: Path) -> None:
     for name, lines in {"x": ['{"id": "d", "text": "owl"}'], "y": ["{", *REPEATED]}.items():
         (tmp_path / "in" / f"{name}.jsonl").write_text("\n".join(lines))
     rules = {**LOOSE, "stop_words": "english", "duplicates": "drop"}
-    corpus = make(tmp_path / "in", tmp_path / "out", rules, on_bad_record="quarantine", read=BY_ID)
+    corpus = make(tmp_path / "in", tmp_path / "out", rules, on_bad_record="quarantine", options=BY_ID)
     # c has the words of the second a, which is not there any more.
     assert list(bags_of(corpus)) == ["d", "a", "b", "c"]
     found = [(row["row"], row["record"]) for row in quarantined(tmp_path / "out")]
@@ -542,7 +542,7 @@ def test_a_document_replaces_those_of_its_id_in_earlier_files(scheduler: Executi
     for name, lines in {"x": REPEATED[:2], "y": REPEATED[2:4], "z": REPEATED[4:]}.items():
         (tmp_path / "in" / f"{name}.jsonl").write_text("\n".join(lines))
     rules = {**LOOSE, "min_tokens": 1, "duplicates": "drop"}
-    corpus = make(tmp_path / "in", tmp_path / "out", rules, scheduler, read=BY_ID)
+    corpus = make(tmp_path / "in", tmp_path / "out", rules, scheduler, options=BY_ID)
     # The last a has no word.
     assert list(bags_of(corpus)) == ["b", "c"]
     found = dropped(tmp_path / "out")
@@ -553,7 +553,7 @@ def test_a_document_replaces_those_of_its_id_in_earlier_files(scheduler: Executi
     }
     require_sums(tmp_path / "out")
     with pytest.raises(InputError, match=r"2 whose id is that of a later file .*max_dropped='100%'"):
-        make(tmp_path / "in", tmp_path / "other", rules, read=BY_ID, max_dropped=0.3)
+        make(tmp_path / "in", tmp_path / "other", rules, options=BY_ID, max_dropped=0.3)
 
 
 @pytest.mark.usefixtures("many_groups")
@@ -570,7 +570,7 @@ def test_rows_of_the_quarantine_count_from_the_start_of_the_file(
     ids = [None if i in bad else f"b{i}" for i in range(40)]
     table = pa.table({"id": ids, "text": ["some text"] * 40})
     pq.write_table(table, tmp_path / "in" / "b.parquet", row_group_size=3)
-    corpus = make(tmp_path / "in", tmp_path / "out", reader="text", read=BY_ID, on_bad_record="quarantine")
+    corpus = make(tmp_path / "in", tmp_path / "out", reader="text", options=BY_ID, on_bad_record="quarantine")
     table = pq.read_table(tmp_path / "out" / "quarantine.parquet")
     kinds = [("file", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("record", pa.binary())]
     assert table.schema.equals(pa.schema(kinds))
@@ -609,7 +609,7 @@ def test_an_error_waits_for_the_tasks_that_still_run(tmp_path: Path) -> None:
             tmp_path / "in",
             tmp_path / "out",
             scheduler=Execution("threads", 4),
-            read={"tokenizer": tokenizer},
+            options={"tokenizer": tokenizer},
         )
     assert PLACES
     assert all(PLACES)

@@ -85,10 +85,10 @@ def test_a_directory_becomes_a_corpus(command: Command, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("texts")
 def test_a_glob_and_options_of_the_reader(command: Command, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text('name;body;year\nx;"sun; moon";1999\ny;rain;2000\n')
-    read = ("--reader", "text", "--read", "text=body", "--read", "id=name", "--read", "metadata=year")
+    read = ("--reader", "text", "--text", "body", "--id", "name", "--metadata", "year")
     # The delimiter is detected from the first records; with another one, each record is a single field.
     assert command("*.csv", "semicolons", *read, *LOOSE).code == 0
-    done = command("*.csv", "out", *read, "--read", "delimiter=,", *LOOSE)
+    done = command("*.csv", "out", *read, "--delimiter", ",", *LOOSE)
     assert done.code == 2
     assert "'body'; it has name;body;year" in done.err
     (tmp_path / "t.csv").write_text('name,body,year\nx,"sun, moon",1999\ny,rain,2000\n')
@@ -103,7 +103,7 @@ def test_a_glob_and_options_of_the_reader(command: Command, tmp_path: Path) -> N
     ("options", "columns"),
     [
         ("--header none --columns label,title,text", ["label", "title"]),
-        ("--read header=false --read columns=label,title,text", ["label", "title"]),
+        ("--header false --columns label,title,text", ["label", "title"]),
         ("--columns label,body,title --id none", ["label", "title"]),
         ("--columns doc_id,user,text --metadata user", ["user"]),
     ],
@@ -121,10 +121,10 @@ def test_texts_without_a_header(options: str, columns: list[str], command: Comma
     ("arguments", "named"),
     [
         ("in out --reader csv", ["'csv'", "text-files"]),
-        ("in out --read text", ["--read is 'text'"]),
-        ("in out --read column=body", ["--read has", "'column'", "columns (text, triples, ratings)"]),
+        ("in out --column body", ["'--column'", "'--columns'"]),
+        ("in out --reader lines --user who", ["lines takes no --user (ratings does); leave --user out, or"]),
         ("in out --reader lines --header none", ["lines takes no --header (text, triples and ratings do)"]),
-        ("in out --read text=body", ["a.jsonl: ", "'body'", "--text NAME"]),
+        ("in out --text body", ["a.jsonl: ", "'body'", "--text NAME"]),
         ("in out --ngrams 4", ["--ngrams is '4'"]),
         ("in out --min-df 9", ["4 documents", "9 documents"]),
         ("in out --min-df few", ["--min-document-frequency is 'few'"]),
@@ -207,7 +207,7 @@ def test_a_spec_and_options_that_override_it(
     for arguments, *named in (
         ("x --files in --reader text", "--reader out"),
         ("x --files in --preset papers", "--preset out"),
-        ("x --files in --read text=body", "a.jsonl: ", "'body'"),
+        ("x --files in --text body", "a.jsonl: ", "'body'"),
         ("x --files in/more", "b.jsonl; ", "https://example.org"),
         ("in/x --files in", "lies inside the source"),
     ):
@@ -261,7 +261,7 @@ def write_bags(folder: Path, bags: Sequence[tuple[Any, Any]], files: int = 2) ->
 
 GOOD = ([0, 2], [1.0, 2.5])
 #: Ids whose column the user names must be usable.
-NAMED: dict[str, Any] = {"reader": "bag-of-words-parquet", "read": {"id": "doc_id"}}
+NAMED: dict[str, Any] = {"reader": "bag-of-words-parquet", "options": {"id": "doc_id"}}
 
 
 def test_all_faults_at_once(tmp_path: Path) -> None:

@@ -271,7 +271,7 @@ def files_in(path: Path) -> dict[str, int]:
         ),
         ({"curation": {"stop_words": "none", "min_tokens": 6}}, "min_tokens: stored 5, asked 6"),
         ({"on_bad_record": "quarantine"}, "on_bad_record: stored 'fail', asked 'quarantine'"),
-        ({"read": {"ngrams": 2}}, "read_ngrams: stored 1, asked 2; source"),
+        ({"options": {"ngrams": 2}}, "read_ngrams: stored 1, asked 2; source"),
     ],
 )
 def test_other_settings_are_refused(changes: dict[str, Any], named: str, interrupted: Job) -> None:
@@ -346,7 +346,7 @@ def test_an_error_in_the_input_removes_what_was_done(interrupted: Job) -> None:
     last = interrupted.source / "02.jsonl"
     last.write_text(2 * f"{last.read_text()}\n")
     shutil.rmtree(interrupted.partial)
-    named = replace(interrupted, request=replace(REQUEST, read={"id": "id"}))
+    named = replace(interrupted, request=replace(REQUEST, options={"id": "id"}))
     with pytest.raises(InputError, match=r"02\.jsonl, line \d+: its document id"):
         named()
     assert not interrupted.partial.exists()

@@ -51,8 +51,7 @@ MODULES = {
         (option.overwrite(True), "overwrite=True", "--overwrite"),
         (option.workers(4), "workers=4", "--workers 4"),
         (option.vocabulary("MODEL"), "vocabulary=MODEL", "--vocabulary MODEL"),
-        (option.read({"user": "who", "item": "a b"}), "read={'user': 'who', 'item': 'a b'}",
-         "--read user=who --read 'item=a b'"),
+        (option.item("a b"), "item='a b'", "--item 'a b'"),
     ],
 )  # fmt: skip
 def test_an_option_is_a_keyword_argument_in_python(shown: Option, keyword: str, flag: str) -> None:
@@ -78,6 +77,15 @@ def test_messages_of_workers_do_so_too(scheduler: str, tmp_path: Path, invoke: C
     if scheduler == "threads":
         with pytest.raises(InputError, match=r"use on_bad_record='quarantine'"):
             ingest(texts, tmp_path / "c", execution=Execution(scheduler, 1))
+
+
+def test_a_corpus_of_the_command_is_the_one_of_python(tmp_path: Path, invoke: Command) -> None:
+    """What is printed on a file, such as how to change the delimiter, does not tell one request from another."""
+    table, options = tmp_path / "t.csv", {"preset": "papers", "min_distinct_words": 1}
+    table.write_text("text;n\n" + "".join(f"{text};1\n" for text in TEXTS))
+    done = invoke("ingest", table, tmp_path / "c", "--preset", "papers", "--min-distinct-words", 1)
+    assert "separated by ';'; --delimiter , changes that" in done.err
+    assert ingest(table, tmp_path / "c", **options).n_documents == len(TEXTS)
 
 
 def _texts(module: ast.Module) -> Iterator[tuple[int, str]]:

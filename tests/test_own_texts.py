@@ -565,7 +565,7 @@ def test_raw_documents_are_cut_as_the_models_were(model: Path, tmp_path: Path) -
 
 def test_new_texts_are_normalized_as_the_models_were(tmp_path: Path) -> None:
     texts = [*write_documents(90, seed=4), *["moon orbit oven"] * 6]
-    options: dict[str, Any] = {"read": {"normalization": "NFKC"}, "duplicates": "keep", "max_df": 1.0}
+    options: dict[str, Any] = {"normalization": "NFKC", "duplicates": "keep", "max_df": 1.0}
     model = fit(texts, tmp_path / "m", 2, **options)
     wide = "".join(chr(ord(letter) + 0xFEE0) for letter in "moon") + " orbit"
     totals = transform(model, [wide], tmp_path / "s.parquet").about.totals

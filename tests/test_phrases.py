@@ -70,7 +70,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def ingested(source: Path, target: Path, phrases: Any = 0.5, **request: Any) -> Corpus:
     return ingest(
-        source, target, IngestRequest(read={"phrases": phrases}, **request), Execution("synchronous")
+        source, target, IngestRequest(options={"phrases": phrases}, **request), Execution("synchronous")
     )
 
 
@@ -174,7 +174,9 @@ def test_the_cut_of_the_source_changes_no_byte(
 ) -> None:
     monkeypatch.setattr(job, "GROUP_BYTES", (group_bytes, group_bytes))
     monkeypatch.setattr(found, "TABLE_ROWS", rows)
-    made = ingest(source, tmp_path / "c", IngestRequest(read={"phrases": 0.5}), Execution("threads", workers))
+    made = ingest(
+        source, tmp_path / "c", IngestRequest(options={"phrases": 0.5}), Execution("threads", workers)
+    )
     assert made.tokens == corpus.tokens
     assert made.vocabulary().words == corpus.vocabulary().words
     if group_bytes > 1:  # else there are as many shards as groups

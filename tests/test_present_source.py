@@ -69,7 +69,7 @@ class Growing:
         write_files(self.source, {**BASE, **files})
         rules = {**RULES, **self.kept}
         request = IngestRequest(
-            read=self.read, curation=rules, tokens_per_shard=9, max_dropped=1, made_for="fit"
+            options=self.read, curation=rules, tokens_per_shard=9, max_dropped=1, made_for="fit"
         )
         ingest(self.source, self.place, request, SYNCHRONOUS)
         return self
@@ -84,7 +84,9 @@ class Growing:
         corpus = self.grow(vanished="remove", since=open_corpus(self.place).fingerprint)
         verify_corpus(corpus)
         self._number += 1
-        request = IngestRequest(read=self.read, curation=self.kept, vocabulary=str(self.place), max_dropped=1)
+        request = IngestRequest(
+            options=self.read, curation=self.kept, vocabulary=str(self.place), max_dropped=1
+        )
         fresh = ingest(self.source, self.place.with_name(f"fresh{self._number}"), request, SYNCHRONOUS)
         assert self.documents(corpus, corpus) == self.documents(fresh, corpus)
         words, others = corpus.vocabulary(), fresh.vocabulary()

@@ -67,7 +67,7 @@ def cells(part: str, dense: bool) -> Callable[[Path, int], None]:
                 resized = np.concatenate([values, [b"more"] if values.dtype == object else values[-1:]])
             del file[part]
             file.create_dataset(part, data=resized).attrs.update(kept)
-        read(path, read={"metadata": "year,kind,known", **({"layer": "raw"} if "layers" in part else {})})
+        read(path, metadata="year,kind,known", **({"layer": "raw"} if "layers" in part else {}))
 
     return write
 

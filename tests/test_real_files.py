@@ -187,7 +187,7 @@ KINDS: list[tuple[str, str | Callable[[Path], None], tuple[str, ...], str]] = [
     ("s", mails, (), ""),
     ("s", apple_mails, (), ""),
     ("s.psv", table([[1, text] for text in TEXTS], ["n", "text"], delimiter="|"), (), ""),
-    ("s.dat", table([[1, text] for text in TEXTS], ["n", "body"], delimiter="~"), ("--read", "delimiter=~"), "body"),
+    ("s.dat", table([[1, text] for text in TEXTS], ["n", "body"], delimiter="~"), ("--delimiter", "~"), "body"),
     ("s.csv", "sep=;\n" + table([[1, text] for text in TEXTS], ["n", "text"], delimiter=";"), (), ""),
     ("s.jsonl", lines(name="\ud800", tags=["a\udc00"]), (), "not UTF-8"),
     ("s.json", "".join(json.dumps({"text": text}, indent=1) for text in TEXTS), (), ""),
@@ -506,7 +506,7 @@ def test_ratings_with_other_separators(name: str, delimiter: str, ingested: Comm
     text = "\n".join(["userId;movieId;rating", *RATINGS])
     done = ingested(put(tmp_path / name, text.replace(";", delimiter)), "--reader", "ratings")
     assert done.code == 0, done.err
-    assert "the source is read with user=userId, item=movieId (--read KEY=VALUE" in done.err
+    assert "the source is read with --user userId, --item movieId; other values" in done.err
     assert (f"separated by {delimiter!r}" in done.err) == (not name.endswith(".tsv"))
     assert open_corpus(tmp_path / "c").n_documents == 40
 
@@ -530,8 +530,8 @@ def test_delimited_texts_of_any_name(name: str, encoding: str, ingested: Command
     assert ingested(path.parent if name.startswith("in/") else path).code == 0
     require_documents(tmp_path / "c")
     path.write_text(path.read_text(encoding).partition("\n")[2])
-    refused(ingested(path), 2, "a table", "--reader lines", "--read delimiter=CHARACTER")
-    options = ("--read", "delimiter=\\t", "--columns", "number,what,year")
+    refused(ingested(path), 2, "a table", "--reader lines", "--delimiter CHARACTER")
+    options = ("--delimiter", "\\t", "--columns", "number,what,year")
     assert ingested(path, "--overwrite", *options).code == 0
     require_documents(tmp_path / "c")
 
@@ -546,15 +546,15 @@ def test_lines_before_the_header(before: str, encoding: str, ingested: Command, 
     path.write_bytes((before + path.read_text()).encode(encoding))
     done = ingested(path)
     assert done.code == 0, done.err
-    assert "its header is line 3; --read skip_lines=0 reads what is above, too" in done.err
+    assert "its header is line 3; --skip-lines 0 reads what is above, too" in done.err
     require_documents(tmp_path / "c")
     # Without numbers, the header is not certain.
     before = before.replace(", two,", "")
     path.write_text(
         f"{before}what,of\n" + "".join(f"{text},{'abc'[i % 3]}\n" for i, text in enumerate(DOCUMENTS))
     )
-    refused(ingested(path), 2, "t.csv", "--read skip_lines=N")
-    for options in (("--read", "skip_lines=2"), ("--text", "what")):
+    refused(ingested(path), 2, "t.csv", "--skip-lines N")
+    for options in (("--skip-lines", "2"), ("--text", "what")):
         assert ingested(path, "--overwrite", *options).code == 0
     require_documents(tmp_path / "c")
 
@@ -624,19 +624,19 @@ def test_damaged_utf_16(ingested: Command, tmp_path: Path) -> None:
 
 
 SHORT = "".join(f"the cat {i} sat on mat{i}\n" for i in range(8))
-TEXT = ("--reader", "text", "--read", "text=what", "--read")
+TEXT = ("--reader", "text", "--text", "what", "--delimiter")
 TWEET = '{"text": "café"}\n'.encode("cp1252")
 
 #: Name and bytes of a source, options, and what the refusal must name.
 REFUSED: tuple[tuple[str, str | bytes, tuple[str, ...], tuple[str, ...]], ...] = (
-    *(("t.csv", "what\na\n", (*TEXT, f"delimiter={d}"), ("character",)) for d in ('"', "")),
+    *(("t.csv", "what\na\n", (*TEXT, d), ("character",)) for d in ('"', "")),
     *(
         (name, "what\na\n", ("--encoding", encoding), ("encoding",))
         for name in ("in/t.txt", "t.csv")
         for encoding in ("klingon", "utf-16", "hex", "utf-8,klingon")
     ),
     ("t.jsonl", TWEET, (), ("--encoding cp1252",)),
-    ("t.csv", b"what\n" + TWEET * 3, (*TEXT[:2], "--read", "text=what"), ("--encoding cp1252",)),
+    ("t.csv", b"what\n" + TWEET * 3, TEXT[:4], ("--encoding cp1252",)),
     ("t.txt", "café\n".encode("cp1252"), LINES, ("--encoding cp1252",)),
     ("in/novel.txt", DOCUMENTS[0], ("--quiet",), ("1 document ", "more documents")),
     (
@@ -649,7 +649,7 @@ REFUSED: tuple[tuple[str, str | bytes, tuple[str, ...], tuple[str, ...]], ...] =
     ("in/1.txt", b"PK\x03\x04\0\0", (), ("1.txt: ", "plain text", "PDF")),
     ("sheet.xlsx", b"PK", (), ("sheet.xlsx: ", "spreadsheet")),
     ("in/2.pdf", b"%PDF", (), (".pdf files", "plain text, one file each")),
-    ("r.csv", "who,movieId,rating\n1,2,3\n", ("--reader", "ratings"), ("who, movieId", "--read user=NAME")),
+    ("r.csv", "who,movieId,rating\n1,2,3\n", ("--reader", "ratings"), ("who, movieId", "--user NAME")),
 )
 
 
@@ -667,7 +667,7 @@ def test_a_source_that_cannot_be_read_is_refused(
     assert not (tmp_path / "c").exists()
 
 
-def test_new_texts_of_another_encoding(tmp_path: Path) -> None:
+def test_new_texts_of_another_encoding(tmp_path: Path, invoke: Command) -> None:
     folder = write_folder(tmp_path / "in", "utf-8")
     fit(folder, tmp_path / "m", [6], polish=False, execution=Execution("synchronous"))
     assert "café" in words_of(tmp_path / "m.corpus")
@@ -676,6 +676,10 @@ def test_new_texts_of_another_encoding(tmp_path: Path) -> None:
     totals = transform(tmp_path / "m", new, tmp_path / "shares.parquet", reading=reading).about.totals
     assert totals is not None
     assert (totals.documents, totals.tokens, totals.unknown_tokens) == (2, 5, 0)
+    table = put(tmp_path / "new.csv", "a,rocket orbit\nb,oven flour\n")
+    named = ("--column-names", "name,what", "--text", "what", "--columns", "name", "--json")
+    done = invoke("documents", tmp_path / "m", table, "--topic", 0, *named)
+    assert sorted(row["name"] for row in json.loads(done.out)) == ["a", "b"], done.err
 
 
 @pytest.mark.parametrize(
@@ -739,7 +743,7 @@ WITH_NUMBERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "triples.csv": ("document,word,count\n" + rows("{0},a{0},NUMBER\n"), ("--reader", "triples")),
     "numbered.csv": (
         "document,word,count\nNUMBER,a,1\n",
-        ("--reader", "triples", "--read", "integer_ids=true"),
+        ("--reader", "triples", "--integer-ids", "true"),
     ),
     "ratings.csv": ("user,item,rating\n" + rows("{0},a{0},NUMBER\n"), ("--reader", "ratings")),
     "numbers.jsonl": ("".join(f'{{"text": "{text}", "m": NUMBER}}\n' for text in TEXTS), ()),

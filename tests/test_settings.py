@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import fields
 from itertools import product
@@ -30,6 +31,7 @@ from streaming_jsmf.config import (
     OverTimeRequest,
     PolishSettings,
     RatingsOptions,
+    ReadOptions,
     ReportRequest,
     ScanSettings,
     ShareSettings,
@@ -45,7 +47,7 @@ from streaming_jsmf.config import (
     request_of,
     settings_of,
 )
-from streaming_jsmf.config.fields import Field, Settings
+from streaming_jsmf.config.fields import Field, Settings, declared_in
 from streaming_jsmf.errors import InputError, options_named
 from streaming_jsmf.jobs.execution import Execution
 
@@ -102,7 +104,7 @@ def outside(field: Field) -> Iterator[Any]:
 
 def made(kind: type[Settings], field: Field, value: Any) -> Any:
     required = {name: "4" if each.text else 4 for name, each in declared(kind).items() if each.required}
-    required = {name: given for name, given in required.items() if name not in ("read", "curation")}
+    required = {name: given for name, given in required.items() if name not in ("options", "curation")}
     required |= {"function": "module:function"} if "function" in declared(kind) else {}
     others = {name: each for name, each in WITH.get(field.name, {}).items() if name in declared(kind)}
     return kind(**{**required, **others, field.name: value})
@@ -204,6 +206,34 @@ def test_an_unknown_keyword_is_refused_with_the_nearest_name(verb: Any) -> None:
             verb("nowhere", "out", "more", **{f"{name}x": 1})
 
 
+@pytest.mark.parametrize("verb", [sj.ingest, sj.fit, sj.transform, sj.update])
+def test_the_removed_read_is_answered_with_keyword_arguments(verb: Any) -> None:
+    read = {"delimiter": ";", "vocabulary": "w.txt", "names_header": False}
+    now = re.escape("read={...} was removed; use delimiter=';', word_list='w.txt', names_header=False")
+    with pytest.raises(TypeError, match=f"^{now}$"):
+        verb("nowhere", "out", read=read)
+    with pytest.raises(TypeError, match="use text='body'"):
+        verb("nowhere", "out", read=["text=body"])
+
+
+def test_an_option_of_a_reader_is_no_other_option_or_argument() -> None:
+    kinds = [kind for kind in KINDS if not issubclass(kind, ReadOptions)]
+    of_readers, others = (
+        {name for field in declared_in(some).values() if field.option for name in field.names}
+        for some in (
+            READER_OPTIONS.values(),
+            {kind for kind in kinds if {"fit", "transform"} & {*KINDS[kind]}},
+        )
+    )
+    assert len(of_readers) > 40
+    assert not of_readers & others
+    for verb in (sj.ingest, sj.fit, sj.transform, sj.update):
+        assert not of_readers & inspect.signature(inspect.unwrap(verb)).parameters.keys()
+    for command in cli.commands.values():
+        flags = [flag for parameter in command.params for flag in parameter.opts]
+        assert sorted(flags) == sorted({*flags})
+
+
 def test_fields_are_keyword_arguments() -> None:
     options = {"max_topics": 9, "range": "halko", "workers": 3, "memory": "4GB"}
     assert settings_of("settings", ScanSettings, None, options) == ScanSettings(9, "halko")
@@ -234,7 +264,7 @@ def test_an_engine_is_chosen_by_name_or_by_its_settings() -> None:
 
 def test_options_of_ingest_are_those_of_scikit_learn_too() -> None:
     flat = {"min_df": "30%", "max_df": 1.0, "max_features": 99, "ngram_range": (1, 2), "encoding": "cp1252"}
-    request = request_of(IngestRequest(curation={"min_tokens": 1}), {**flat, "read": ["text=body"]})
+    request = request_of(IngestRequest(curation={"min_tokens": 1}), {**flat, "text": "body"})
     assert request is not None
     assert request.curation == {
         "min_tokens": 1,
@@ -242,12 +272,12 @@ def test_options_of_ingest_are_those_of_scikit_learn_too() -> None:
         "max_document_frequency": 2**53,
         "vocabulary_size": 99,
     }
-    assert request.read == {"text": ("body",), "ngrams": 2, "encoding": "cp1252"}
-    assert request_of(None, {"tokenizer": "sklearn"}) == IngestRequest(read={"tokenizer": "sklearn"})
-    assert request_of(None, {"tokenizer": "mine:split"}) == IngestRequest(read={"tokenizer": "mine:split"})
+    assert request.options == {"text": ("body",), "ngrams": 2, "encoding": "cp1252"}
+    assert request_of(None, {"tokenizer": "sklearn"}) == IngestRequest(options={"tokenizer": "sklearn"})
+    assert request_of(None, {"tokenizer": "mine:split"}) == IngestRequest(options={"tokenizer": "mine:split"})
     assert request_of(None, {"workers": 2}) is None
     assert Curation(stop_words=Path("words.txt")).stop_words == "words.txt"  # type: ignore[arg-type]
-    for name, value in (("max_df", "few"), ("ngrams", "2,3"), ("ngrams", "4"), ("read", ["text"])):
+    for name, value in (("max_df", "few"), ("ngrams", "2,3"), ("ngrams", "4")):
         with pytest.raises(InputError, match=name.replace("_df", "_document_frequency")):
             request_of(None, {name: value})
 
@@ -293,7 +323,7 @@ def test_keys_of_a_reader_are_converted_by_type() -> None:
     assert found == RatingsOptions(
         delimiter="\t", header="none", columns=("user", "item", "rating"), max_rating=4.5, integer_ids=False
     )
-    assert IngestRequest(read=read).read == {**read, "header": "none", "columns": ("user", "item", "rating"),
+    assert IngestRequest(options=read).options == {**read, "header": "none", "columns": ("user", "item", "rating"),
                                              "max_rating": 4.5, "integer_ids": False}  # fmt: skip
     options = check_options(
         "text", {"text": ["a,b", "c"], "metadata": "all", "phrases": ["x y"], "excerpt": "9"}

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming_jsmf import ingest, open_corpus
+from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.ingestion.readers import files
 from streaming_jsmf.ingestion.readers.listing import find_files, list_files
 from streaming_jsmf.ingestion.readers.sources import guess_reader, guess_source
@@ -225,9 +226,11 @@ def test_a_folder_with_two_formats_needs_a_reader(tmp_path: Path) -> None:
 def test_a_table_in_an_archive_is_named(tmp_path: Path, ingested: Command) -> None:
     table = "text;n\n" + "".join(f"{text};1\n" for text in WORDS)
     two = put(tmp_path / "two.zip", in_zip({"d/a.csv": table, "b.csv": "id,body\n", "__MACOSX/c.txt": "c"}))
-    assert guess_source(two, read={"path": "d/a.csv"}).reader == "text"
-    assert ingested(two, "--read", "path=d/a.csv").code == 0
+    assert guess_source(two, None, {"member": "d/a.csv"}).reader == "text"
+    assert ingested(two, "--member", "d/a.csv").code == 0
     assert open_corpus(tmp_path / "c").n_documents == 12
+    made = ingest(two, tmp_path / "d", member="d/a.csv", delimiter=";", preset="papers", min_tokens=0)
+    assert read_manifest(made.root).settings["read_delimiter"] == ";"
 
 
 def test_an_archive_is_opened_once_for_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,7 +341,11 @@ CSV, LINES = b"text\nant bee cat dog eel\n", b'{"text": "ant"}\n'
 @pytest.mark.parametrize(
     ("name", "data", "parts"),
     [
-        ("t.zip", in_zip({"a.csv": CSV, "b.jsonl": LINES}), (".csv (a.csv), .jsonl (b.jsonl)", "path=NAME")),
+        (
+            "t.zip",
+            in_zip({"a.csv": CSV, "b.jsonl": LINES}),
+            (".csv (a.csv), .jsonl (b.jsonl)", "--member NAME"),
+        ),
         ("t.csv.zip", in_zip({"a.csv": CSV, "notes.txt": b"n"}), (".csv (a.csv), .txt (notes.txt)",)),
         ("t.zip", in_zip({"a.csv": CSV, "b.zip": in_zip({"a.csv": CSV})}), ("'b.zip'", "unpack it")),
         ("t.zip", in_zip({"a.csv": CSV, "b.tar.gz": in_tar({})}), ("'b.tar.gz'", "unpack it")),

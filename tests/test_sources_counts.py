@@ -321,8 +321,8 @@ def test_the_message_on_a_missing_word_list_can_be_followed(tmp_path, name, writ
     (tmp_path / "list.txt").write_text("a\nb\nc\nd\n")
     with options_named(), pytest.raises(InputError) as caught:
         sj.ingest(tmp_path / name, tmp_path / "corpus")
-    key = re.search("--read (.*)=FILE", str(caught.value))[1]
-    made = sj.ingest(tmp_path / name, tmp_path / "corpus", read={key: "list.txt"}, duplicates="keep")
+    key = re.search("with --(.*) FILE", str(caught.value))[1].replace("-", "_")
+    made = sj.ingest(tmp_path / name, tmp_path / "corpus", **{key: "list.txt"}, duplicates="keep")
     assert (made.n_documents, made.n_words) == (30, 4)
 
 
@@ -347,9 +347,9 @@ def test_the_word_list_is_found_or_reported_missing(tmp_path):
         docwords(path).units()
     put_lines(tmp_path / "lists" / "w.txt", WORDS)
     for wanted in ("lists/w.txt", str(tmp_path / "lists" / "w.txt")):
-        assert rows_of(Read(docwords(path, vocabulary=wanted))) == TRUTH
+        assert rows_of(Read(docwords(path, word_list=wanted))) == TRUTH
     with pytest.raises(InputError, match=r"\bw\.txt\b"):
-        docwords(path, vocabulary="w.txt").units()
+        docwords(path, word_list="w.txt").units()
     for place in ("in/vocab.txt", "vocab.txt"):  # beside the file in its archive, or at the root
         with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
             archive.write(path, "in/docword.x.txt")

@@ -516,7 +516,7 @@ def test_baskets_of_parquet_lists(tmp_path, kind, make):
 @pytest.mark.parametrize(
     ("columns", "parts"),
     [
-        ({"basket": [["a"]]}, ["'items' is missing", "read={'items': 'NAME'}"]),
+        ({"basket": [["a"]]}, ["'items' is missing", "items=NAME"]),
         ({"items": ["a"]}, ["'items' is string"]),
         ({"items": [[1.5]]}, ["'items' is list", "double"]),
     ],

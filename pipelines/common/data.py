@@ -63,7 +63,7 @@ def prepared(named: str, folder: Path, words: int, **read: object) -> tuple[str,
     if target.exists():
         return name, open_corpus(target)
     # Documents of the papers have at least five tokens.
-    request = IngestRequest(read=read, curation={"vocabulary_size": words})
+    request = IngestRequest(options=read, curation={"vocabulary_size": words})
     try:
         return name, ingest(source, target, request)
     except StreamingJSMFError as error:

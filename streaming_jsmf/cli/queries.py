@@ -159,7 +159,7 @@ def _require_table(path: StorePath, data: bytes) -> None:
 @click.argument("source", required=False)
 @options_of(DocumentQuery)
 @answer_options
-@options_of(*INGEST_SETTINGS, without=(*FIXED_BY_MODEL, "columns"), common=("text", "id"))
+@options_of(*INGEST_SETTINGS, without=(*FIXED_BY_MODEL, "--columns"), common=("text", "id"))
 def documents(model: str, listener: Listener, source: str | None = None, **options: Any) -> str:
     """List documents of a topic, or mean shares by group.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
@@ -9,8 +10,9 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.config import READER_OPTIONS, ExecutionOptions, readers_with
+from streaming_jsmf.config import ExecutionOptions, readers_with
 from streaming_jsmf.config.fields import BASIC, Field, declared_in
+from streaming_jsmf.config.readers import in_place_of_read
 from streaming_jsmf.config.requests import EXECUTION
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, taking
@@ -75,10 +77,13 @@ class Verb(click.Command):
         self.params.append(_help_all())
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; an unknown option that other programs have is answered with ours."""
+        """Parse the arguments; an unknown option that other programs or earlier versions have is answered with ours."""
+        given = [*args]
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
+            if error.option_name == "--read" and any(option.name == "reader" for option in self.params):
+                raise click.UsageError(_in_place_of(given), ctx) from error
             ours = SYNONYMS.get(error.option_name.lstrip("-").replace("_", "-"), ())
             found = [name for name in ours if any(name in option.opts for option in self.params)]
             if not found:
@@ -117,8 +122,6 @@ class Verb(click.Command):
             )
             if record is not None and shown:
                 groups.setdefault(getattr(option, "group", HELP), []).append(record)
-        if ctx.meta.get(_ALL) and any(option.name == "read" for option in self.params):
-            groups["Keys of --read and of [read] in a spec, besides the options above"] = _keys_of_read()
         for title in [*(name for name in groups if name != HELP), HELP]:
             if groups[title]:
                 with formatter.section(title):
@@ -141,14 +144,11 @@ def _print(shown: Any, as_json: bool) -> None:
         click.echo(shown)
 
 
-def _keys_of_read() -> list[tuple[str, str]]:
-    """The keys that are no options, and what they do, with the readers that know them."""
-    fields = declared_in(READER_OPTIONS.values())
-    readers = {name: readers_with(name) for name, field in fields.items() if not field.option}
-    return [
-        (name, f"{', '.join(known) if len(known) < len(READER_OPTIONS) else 'all'}: {_help(fields[name])}")
-        for name, known in readers.items()
-    ]
+def _in_place_of(arguments: Sequence[str]) -> str:
+    """What to write for the ``--read KEY=VALUE`` in arguments."""
+    read = in_place_of_read(re.findall("(?:^|\0)--read[=\0]([^\0]+)", "\0".join(arguments)))
+    now = " ".join(each.on_command_line for each in read) or "the options of --help-all"
+    return f"--read KEY=VALUE was removed; use {now}"
 
 
 def _summary(fields: Mapping[str, Any]) -> str:
@@ -213,8 +213,8 @@ def options_of(
 ) -> Decorator:
     """A decorator: the fields of settings classes as options, ``only`` some of them or all ``without`` others.
 
-    ``common`` names the options that are not rare (None: as the fields declare), ``default`` is what help shows instead
-    of the declared defaults.
+    ``without`` may also name one spelling of an option that has several. ``common`` names the options that are not rare
+    (None: as the fields declare), ``default`` is what help shows instead of the declared defaults.
     """
     fields = [
         replace(field, absent=default or field.absent)
@@ -224,16 +224,21 @@ def options_of(
 
     def made(field: Field) -> Decorator:
         rare = field.rare if common is None else field.name not in common
-        names = field.flags or (f"--{field.name.replace('_', '-')}",)
-        return option(*names, field.name, rare=rare, **_attributes(field))
+        flags = field.flags or (f"--{field.name.replace('_', '-')}",)
+        names = [flag for flag in flags if flag not in without]
+        name = field.name if names[0] == flags[0] else names[0].lstrip("-").replace("-", "_")
+        return option(*names, name, rare=rare, **_attributes(field))
 
     return together(*map(made, fields))
 
 
 def _help(field: Field) -> str:
-    untold = (field.flag and field.option) or field.multiple or field.required
-    shown = field.absent or ("" if untold else str(field.default))
-    return f"{field.help}  [default: {shown}]" if shown else field.help
+    shown = field.absent or (
+        "" if field.is_switch or field.multiple or field.required else str(field.default)
+    )
+    readers = readers_with(field.name) if field.rare else []
+    known = f"{', '.join(readers)}: " if 0 < len(readers) < 5 else ""
+    return f"{known}{field.help}" + f"  [default: {shown}]" * bool(shown)
 
 
 def _attributes(field: Field) -> dict[str, Any]:
@@ -244,7 +249,7 @@ def _attributes(field: Field) -> dict[str, Any]:
         "multiple": field.multiple,
         **({"required": True} if field.required else {"default": field.shown_default}),
     }
-    if field.flag:
+    if field.is_switch:
         return found | {"is_flag": True}
     if field.parse or field.listed or not (field.number or field.choices):
         holds_path = any(word in (field.metavar or "") for word in ("FILE", "PATH", "SHARES", "DIRECTORY"))

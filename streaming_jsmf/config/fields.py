@@ -22,7 +22,7 @@ from os import PathLike, fspath
 from types import NoneType, UnionType
 from typing import Any, Literal, Self
 
-from streaming_jsmf.errors import InputError, Option, option, require_unicode
+from streaming_jsmf.errors import InputError, Option, require_unicode
 
 #: Heading of the options that belong to no other group.
 BASIC = "Basic"
@@ -81,7 +81,7 @@ class Field:
     multiple
         Whether the option may be repeated.
     option
-        Whether the field is an option and a keyword argument. A field of a reader is a key of ``read`` in any case.
+        Whether the field is an option and a keyword argument.
     """
 
     name: str
@@ -123,6 +123,11 @@ class Field:
         return self.default is MISSING and not self.multiple
 
     @property
+    def is_switch(self) -> bool:
+        """Whether the option has no value."""
+        return self.flag and not self.metavar
+
+    @property
     def shown_default(self) -> Any:
         """The default; None where it depends on the source or on other settings, and of required settings."""
         return None if self.absent or self.multiple or self.required else self.default
@@ -142,8 +147,7 @@ class Field:
     @property
     def shown(self) -> Option:
         """The field in messages."""
-        key = "" if self.option else f"{option.read.on_command_line} {self.name}"
-        return Option(self.name, self.flags[0] if self.flags else key)
+        return Option(self.name, self.flags[0] if self.flags else "")
 
     @property
     def _bounds(self) -> list[tuple[Callable[[Any, Any], bool], str, float]]:
@@ -160,7 +164,7 @@ class Field:
             raise InputError(f"{self.shown} is {given!r}; give {self.wanted}") from error
 
     def read(self, given: Any) -> Any:
-        """Return the value of a text by the type of the field, as in KEY=VALUE; raise ``InputError`` as ``checked``."""
+        """Return the value of a text by the type of the field; raise ``InputError`` as ``checked``."""
         value = self.parsed(given)
         if isinstance(value, str) and not self.parse and value not in self.choices:
             if self.flag:

@@ -13,7 +13,7 @@ from streaming_jsmf.config.fields import Settings, declared, declared_in, fields
 from streaming_jsmf.config.inference import AUTO
 from streaming_jsmf.config.keywords import require_kind
 from streaming_jsmf.config.readers import READER_OPTIONS, ReaderName, read_values
-from streaming_jsmf.config.reading import READING, TEXTS, KeepOrDrop, name_of, of_text, reading
+from streaming_jsmf.config.reading import READING, TEXTS, KeepOrDrop, name_of, of_text, rarely, reading
 from streaming_jsmf.errors import InputError, Option, as_word, option
 
 #: Starting point of the curation of texts: readable topics, or the papers.
@@ -52,17 +52,6 @@ def _in_lines(given: Any) -> Any:
         for item in given
     ]
     return "".join(sorted(lines) if mark else lines)
-
-
-def _pairs(given: Any) -> Any:
-    """KEY=VALUE pairs as a dictionary; a dictionary is returned unchanged."""
-    if isinstance(given, Mapping):
-        return given
-    pairs = [pair.partition("=") for pair in given]
-    for key, equals, value in pairs:
-        if not (key and equals):
-            raise InputError(f"{option.read} is {key + value!r}; give KEY=VALUE, such as delimiter=;")
-    return {key: value for key, _, value in pairs}
 
 
 _frequency = partial(
@@ -154,8 +143,8 @@ class IngestRequest(Settings):
     reader
         Reader to use: text, text-files, mail, lines, docword, triples, ratings, baskets, npz, matrix-market, h5ad,
         bag-of-words-parquet, or a function MODULE:FUNCTION.
-    read
-        Another option of the reader, such as delimiter=; (may be repeated).
+    options
+        Options of the reader by name.
     curation
         Fields of ``Curation`` by name.
     preset
@@ -178,16 +167,14 @@ class IngestRequest(Settings):
     reader: ReaderName | None = reading(
         None, absent="detected from file names and columns", metavar="NAME", parse=name_of
     )
-    read: Mapping[str, Any] = reading(
-        factory=dict, metavar="KEY=VALUE", multiple=True, parse=_pairs, rare=True
-    )
+    options: Mapping[str, Any] = setting(factory=dict, option=False)
     curation: Mapping[str, Any] = setting(factory=dict, option=False)
     preset: Preset | None = _curation(None, absent="text", rare=True)
     vocabulary: str | Path | Sequence[str] | None = _curation(
         None, absent="chosen", metavar="FILE|CORPUS|MODEL"
     )
     tokens_per_shard: int | None = setting(None, group=TEXTS, rare=True, absent="20 M", ge=1)
-    on_bad_record: OnBadRecord = reading("fail", rare=True)
+    on_bad_record: OnBadRecord = rarely("fail")
     max_dropped: float = _curation(
         0.5,
         absent="50%",
@@ -198,17 +185,17 @@ class IngestRequest(Settings):
         ge=0,
         le=1,
     )
-    files: str | Path | None = reading(None, absent="the user cache directory", metavar="PATH", rare=True)
+    files: str | Path | None = rarely(None, absent="the user cache directory", metavar="PATH")
     made_for: str | None = setting(None, option=False)
 
     def __post_init__(self) -> None:
         name = name_of(self.reader)
         if isinstance(name, str) and ":" in name:
             object.__setattr__(self, "reader", "function")
-            object.__setattr__(self, "read", {**self.read, "function": name})
+            object.__setattr__(self, "options", {**self.options, "function": name})
         super().__post_init__()
-        require_kind("read", self.read, Mapping)
-        object.__setattr__(self, "read", read_values(self.read, self.reader))
+        require_kind("options", self.options, Mapping)
+        object.__setattr__(self, "options", read_values(self.options, self.reader))
         require_kind("curation", self.curation, Mapping)
         object.__setattr__(self, "curation", curation_values(self.curation))
 
@@ -249,14 +236,14 @@ def request_of(request: IngestRequest | None, options: Mapping[str, Any]) -> Ing
         "request",
         request,
         IngestRequest,
-        advice="IngestRequest(...), such as IngestRequest(read={'text': 'body'})",
+        advice="IngestRequest(...), such as IngestRequest(options={'text': 'body'})",
     )
     own, curation = (fields_given(kind, options) for kind in (IngestRequest, Curation))
-    read = {
+    of_readers = {
         key: value for kind in READER_OPTIONS.values() for key, value in fields_given(kind, options).items()
     }
-    if not (own or curation or read):
+    if not (own or curation or of_readers):
         return request
     base = request or IngestRequest()
-    read = {**base.read, **own.pop("read", {}), **read}
-    return replace(base, **own, read=read, curation={**base.curation, **curation})
+    of_readers, curation = {**base.options, **of_readers}, {**base.curation, **curation}
+    return replace(base, **own, options=of_readers, curation=curation)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, Literal
 
 from streaming_jsmf.config.fields import Field, declared, declared_in
@@ -19,12 +20,15 @@ from streaming_jsmf.config.reading import (
     TextFilesOptions,
     TextOptions,
     TokenOptions,
-    delimiter_key,
+    delimiting,
     encodings,
-    read_key,
+    rarely,
     reading,
 )
-from streaming_jsmf.errors import InputError, option
+from streaming_jsmf.errors import InputError, Option, option
+
+_column = partial(rarely, metavar="COLUMN")
+_integer_ids = partial(rarely, metavar="true|false", absent="false; true for ratings")
 
 ReaderName = Literal[
     "text",
@@ -49,11 +53,11 @@ class WordListOptions(ReadOptions):
 
     Parameters
     ----------
-    vocabulary
-        Word list, relative to the file.
+    word_list
+        File with the words that are numbered in the source, relative to it.
     """
 
-    vocabulary: str | None = read_key(None, absent="vocab.txt and similar names")
+    word_list: str | None = rarely(None, absent="vocab.txt and similar names", metavar="FILE")
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ class MatrixMarketOptions(WordListOptions):
         Whether the documents are rows or columns.
     """
 
-    documents: Literal["rows", "columns"] = read_key("rows")
+    documents: Literal["rows", "columns"] = rarely("rows")
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ class H5adOptions(DatedColumns):
         Columns of obs to keep with the cells.
     """
 
-    layer: str | None = read_key(None, absent="X")
+    layer: str | None = rarely(None, absent="X", metavar="NAME")
     metadata: tuple[str, ...] = reading((), absent="none", metavar="COLUMNS")
 
     @property
@@ -106,10 +110,10 @@ class BasketOptions(ReadOptions):
         List column of items in Parquet or JSON.
     """
 
-    separator: str | None = read_key(
-        None, absent="white space", pattern=".+", wanted="one or more characters"
+    separator: str | None = rarely(
+        None, absent="white space", metavar="CHARACTERS", pattern=".+", wanted="one or more characters"
     )
-    items: str = read_key("items")
+    items: str = _column("items")
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,7 @@ class TableOptions(Delimited):
         Whether document ids become integers rather than strings.
     """
 
-    integer_ids: bool = read_key(False, absent="false; true for ratings")
+    integer_ids: bool = _integer_ids(False)
 
     @property
     @abstractmethod
@@ -158,10 +162,10 @@ class TriplesOptions(TableOptions):
         Whether counts are whole numbers (int), or fractions are kept (float).
     """
 
-    document: str = read_key("document")
-    word: str = read_key("word")
-    count: str | None = read_key("count")
-    count_type: Literal["int", "float"] = read_key("int")
+    document: str = _column("document")
+    word: str = _column("word")
+    count: str | None = _column("count", metavar="COLUMN|none")
+    count_type: Literal["int", "float"] = rarely("int")
 
     @property
     def roles(self) -> list[str]:
@@ -179,7 +183,7 @@ class RatingsOptions(TableOptions):
     item
         Column of the items, which are words.
     rating
-        Column of the ratings: 0.5, 1, ..., max_rating.
+        Column of the ratings: 0.5, 1, ... up to the highest.
     max_rating
         Highest rating, a multiple of 0.5.
     names
@@ -198,30 +202,29 @@ class RatingsOptions(TableOptions):
         Text encoding of this file.
     """
 
-    user: str = read_key("user")
-    item: str = read_key("item")
-    rating: str = read_key("rating")
-    max_rating: float = read_key(5, gt=0, le=1_000_000)
-    integer_ids: bool = read_key(True)
-    names: str | None = read_key(None, absent="none: words are the items")
-    names_item: str = read_key("item")
-    names_name: str = read_key("name")
-    names_delimiter: str = delimiter_key(",")
-    names_header: bool = read_key(True)
-    names_columns: tuple[str, ...] = read_key((), absent="none")
-    names_encoding: str = read_key(
-        "utf-8", parse=encodings, wanted="an encoding that holds ASCII, such as cp1252"
+    user: str = _column("user")
+    item: str = _column("item")
+    rating: str = _column("rating")
+    max_rating: float = rarely(5, gt=0, le=1_000_000)
+    integer_ids: bool = _integer_ids(True)
+    names: str | None = rarely(None, absent="none: words are the items", metavar="FILE")
+    names_item: str = _column("item")
+    names_name: str = _column("name")
+    names_delimiter: str = delimiting(",")
+    names_header: bool = rarely(True, metavar="true|false", absent="true")
+    names_columns: tuple[str, ...] = rarely((), absent="none", metavar="NAMES")
+    names_encoding: str = rarely(
+        "utf-8", metavar="NAME", parse=encodings, wanted="an encoding that holds ASCII, such as cp1252"
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if 2 * self.max_rating % 1:
-            shown = declared(RatingsOptions)["max_rating"].shown
-            raise InputError(f"{shown} is {self.max_rating:g}; give a multiple of 0.5")
+            raise InputError(f"{option.max_rating} is {self.max_rating:g}; give a multiple of 0.5")
         if self.names is not None and self.names_header == bool(self.names_columns):
             raise InputError(
-                "names_columns names the first fields of a file of names without a header, such as item,name; give "
-                "it with names_header=false, and only then"
+                f"{option.names_columns} names the first fields of a file of names without a header, such as "
+                f"item,name; give it with {option.names_header(False)}, and only then"
             )
 
     @property
@@ -257,29 +260,44 @@ READER_OPTIONS: Mapping[ReaderName, type[ReadOptions]] = {
 }
 
 
+#: Keys of ``[read]`` in specs that are not the names of their options.
+IN_SPECS = {"path": "member", "vocabulary": "word_list"}
+
+
+def in_place_of_read(read: Mapping[str, Any] | Iterable[str]) -> list[Option]:
+    """The options to use instead of ``--read KEY=VALUE`` or ``read={KEY: VALUE}``, which were removed."""
+    pairs = read.items() if isinstance(read, Mapping) else [each.partition("=")[::2] for each in read]
+    names = {**IN_SPECS, "columns": "column_names", "function": "reader"}
+    switches = {name for name, field in declared_in(READER_OPTIONS.values()).items() if field.is_switch}
+    return [
+        Option(names.get(key, key))(key in switches or ("VALUE" if value in ("", None) else value))
+        for key, value in pairs
+    ]
+
+
 def readers_with(key: str) -> list[ReaderName]:
     """The readers that have an option."""
     return [reader for reader, kind in READER_OPTIONS.items() if key in declared(kind)]
 
 
 def read_values(given: Mapping[str, Any], reader: ReaderName | None = None) -> dict[str, Any]:
-    """Return the values of the keys of ``read`` that are not None, converted by type.
+    """Return the options of a reader that are not None, by name and converted by type.
 
-    Raises ``InputError`` for a value that is not allowed, for a key that no reader knows, with its neighbors, and for
+    Raises ``InputError`` for a value that is not allowed, for a name that no reader knows, with its neighbors, and for
     one that ``reader`` does not know, with the readers that do.
     """
     fields = declared_in(READER_OPTIONS.values())
-    values = {key: value for key, value in given.items() if value is not None}
+    values = {IN_SPECS.get(key, key): value for key, value in given.items() if value is not None}
     for key in values:
         if key not in fields:
             raise InputError(
-                f"{option.read} has the unknown key {key!r}; {_neighbors(str(key), fields, reader)}"
+                f"the options of the reader have the unknown key {key!r}; {_neighbors(str(key), fields, reader)}"
             )
         if reader is not None and reader not in readers_with(key):
             shown, (*some, last) = fields[key].shown, readers_with(key)
             others = " and ".join(filter(None, [", ".join(some), last]))
             raise InputError(
-                f"the reader {reader} takes no {shown} ({others} do); leave {shown} out, or "
+                f"the reader {reader} takes no {shown} ({others} do{'es' * (not some)}); leave {shown} out, or "
                 f"choose another reader with {option.reader('NAME')}"
             )
     return {key: fields[key].read(value) for key, value in values.items()}

@@ -1,6 +1,6 @@
 """How a source is read: options that several readers share, and those of the readers of texts.
 
-They are also the keys of ``--read`` and of ``[read]`` in specs.
+They are also the keys of ``[read]`` in specs.
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ READING, TEXTS = "Reading the source", "Texts"
 #: Functions of this process that cannot be imported, by the name that they were given.
 _LOCAL: dict[str, Callable[..., Any]] = {}
 
-#: A key of ``read`` only, an option, and an option of texts that a given model fixes.
-read_key = partial(setting, group=READING, option=False)
+#: An option, a rare one, and one of texts that a given model fixes.
 reading = partial(setting, group=READING)
+rarely = partial(reading, rare=True)
 _texts = partial(setting, group=TEXTS, rare=True)
 
 
-_character = partial(read_key, pattern=r"[\x00-\x09\x0b\x0c\x0e-\x7f]", wanted="one ASCII character")
+_character = partial(
+    rarely, metavar="CHARACTER", pattern=r"[\x00-\x09\x0b\x0c\x0e-\x7f]", wanted="one ASCII character"
+)
 
 
 def of_text(convert: Callable[[str], Any]) -> Callable[[Any], Any]:
@@ -81,8 +83,9 @@ def _phrases(given: Any) -> Any:
     raise ValueError(given)
 
 
-delimiter_key = partial(
-    read_key,
+delimiting = partial(
+    rarely,
+    metavar="CHARACTERS",
     parse=lambda given: given.replace("\\t", "\t") if isinstance(given, str) else given,
     pattern=r"[^\r\n]+",
     wanted="one or more characters without line ends, such as ; or \\t for a tab",
@@ -138,11 +141,11 @@ class ReadOptions(Settings):
 
     Parameters
     ----------
-    path
+    member
         File to read in a directory or a zip archive.
     """
 
-    path: str | None = read_key(None, absent="all")
+    member: str | None = rarely(None, absent="all", metavar="FILE")
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,7 @@ class Identified(ReadOptions):
         Column of the document ids, or none.
     """
 
-    id: str | None = reading(None, absent="detected, or file and row", metavar="COLUMN|none", rare=True)
+    id: str | None = rarely(None, absent="detected, or file and row", metavar="COLUMN|none")
 
 
 @dataclass(frozen=True)
@@ -168,11 +171,10 @@ class DatedColumns(ReadOptions):
         How dates are written: day-first, month-first, none (dates stay strings) or a format such as %d.%m.%Y.
     """
 
-    date_format: str | None = reading(
+    date_format: str | None = rarely(
         None,
         absent="detected",
         metavar="FORMAT",
-        rare=True,
         pattern=f"day-first|month-first|{NONE}|.*%.*",
         wanted="day-first, month-first, none or a format such as %d.%m.%Y",
     )
@@ -206,11 +208,10 @@ class Encoded(ReadOptions):
         Text encoding, such as cp1252, or several to try in order: utf-8,cp1252.
     """
 
-    encoding: str = reading(
+    encoding: str = rarely(
         "utf-8",
         absent="utf-8, or as the byte order mark says",
         metavar="NAME,NAME",
-        rare=True,
         parse=encodings,
         wanted="an encoding that holds ASCII, such as cp1252 or gb18030, or several to try in order: utf-8,cp1252; "
         "UTF-16 is detected",
@@ -239,18 +240,19 @@ class Delimited(Encoded):
         Lines, or rows of a sheet, before the header or the first record.
     """
 
-    delimiter: str | None = delimiter_key(None, absent="detected")
-    header: Header = reading(
+    delimiter: str | None = delimiting(None, absent="detected")
+    header: Header = rarely(
         "auto",
         metavar="auto|first|none",
-        rare=True,
         parse=lambda given: {"true": "first", "false": NONE}.get(str(given).lower(), given),
     )
-    columns: tuple[str, ...] = reading((), absent="those of the header", metavar="NAMES", rare=True)
-    quoting: Literal["auto", "none"] = reading("auto", rare=True)
+    columns: tuple[str, ...] = rarely(
+        (), absent="those of the header", metavar="NAMES", flags=("--columns", "--column-names")
+    )
+    quoting: Literal["auto", "none"] = rarely("auto")
     quotechar: str | None = _character(None, absent="detected")
     escapechar: str | None = _character(None, absent="none")
-    skip_lines: int | None = read_key(None, absent="titles and comments are detected", ge=0)
+    skip_lines: int | None = rarely(None, absent="titles and comments are detected", ge=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -307,8 +309,8 @@ class TokenOptions(Encoded):
         ge=0,
         le=LONGEST_EXCERPT,
     )
-    split: int | None = reading(None, absent="whole texts", metavar="WORDS", rare=True, ge=1)
-    language_column: bool = reading(False, rare=True)
+    split: int | None = rarely(None, absent="whole texts", metavar="WORDS", ge=1)
+    language_column: bool = rarely(False)
     tokenizer: str = _texts("arrow", metavar="NAME", parse=name_of)
     ngrams: int = _texts(
         1,
@@ -328,7 +330,7 @@ class TokenOptions(Encoded):
         parse=_phrases,
         wanted="an NPMI above 0 and at most 1, a list of phrases, or where they are",
     )
-    normalization: Literal["NFC", "NFKC"] = _texts("NFC", option=False)
+    normalization: Literal["NFC", "NFKC"] = _texts("NFC")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -348,7 +350,7 @@ class TextOptions(TokenOptions, Delimited, TextColumns):
         Name of the sheet of a spreadsheet.
     """
 
-    sheet: str | None = read_key(None, absent="the first")
+    sheet: str | None = rarely(None, absent="the first", metavar="NAME")
 
 
 @dataclass(frozen=True)
@@ -363,10 +365,11 @@ class TextFilesOptions(TokenOptions, DatedColumns):
         Regular expression that is searched in these paths; its named groups become columns of metadata.
     """
 
-    members: str = read_key("*")
-    name_pattern: str | None = read_key(
+    members: str = rarely("*", metavar="GLOB")
+    name_pattern: str | None = rarely(
         None,
         absent="none",
+        metavar="REGEX",
         parse=_groups,
         wanted="a regular expression, whose groups have other names than 'label', the name of the folder",
     )
@@ -382,7 +385,7 @@ class FunctionOptions(TokenOptions, TextColumns):
         Function from the path of a file to its Arrow record batches, as MODULE:FUNCTION.
     """
 
-    function: str | None = read_key(None, absent="that of the reader MODULE:FUNCTION", parse=name_of)
+    function: str | None = reading(None, parse=name_of, option=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()

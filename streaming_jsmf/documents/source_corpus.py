@@ -86,15 +86,15 @@ def _over_model_words(
     request: IngestRequest, source: str | Path, topics: TopicParameters, tokens: Mapping[str, Json] | None
 ) -> IngestRequest:
     """Return the request for a corpus over the model's words; ``tokens`` describes the model's tokenization."""
-    guess = guess_source(source, request.reader, request.read)
-    read: dict[str, Any] = {**guess.read, **request.read}
+    guess = guess_source(source, request.reader, request.options)
+    read: dict[str, Any] = {**guess.read, **request.options}
     curation: dict[str, Any] = {"min_distinct_words": 0, "min_tokens": 0}
     if reads_texts(guess.reader):
         options, curation["stop_words"] = _text_options(tokens)
         read = {EXCERPT: EXCERPT_CHARACTERS, **read, **options}
     return IngestRequest(
         reader=guess.reader,
-        read=read,
+        options=read,
         curation=curation,
         preset="papers",
         vocabulary=topics.words,

@@ -170,12 +170,12 @@ def _as_before(request: IngestRequest, known: Known, source: str) -> IngestReque
     ids = {} if known.grown.guessed_id is None else {"id": known.grown.guessed_id}
     if PHRASES in settings:
         read[PHRASES] = tuple(str(settings[PHRASES]).split("\n"))
-    read |= {**ids, **request.read}
-    if read.get("function") and "function" not in request.read:
+    read |= {**ids, **request.options}
+    if read.get("function") and "function" not in request.options:
         raise InputError(
             f"{root}: its source was read by {read['function']!r}; name it with {option.reader('MODULE:FUNCTION')}"
         )
-    if read.get("tokenizer", BUILT_IN[0]) not in BUILT_IN and "tokenizer" not in request.read:
+    if read.get("tokenizer", BUILT_IN[0]) not in BUILT_IN and "tokenizer" not in request.options:
         named = option.tokenizer("NAME")
         raise InputError(f"{root}: its words were made by {read['tokenizer']!r}; name it with {named}")
     stop_words = str(settings.get("stop_words") or NONE).split(",")
@@ -187,7 +187,7 @@ def _as_before(request: IngestRequest, known: Known, source: str) -> IngestReque
     return replace(
         request,
         reader=None if is_spec else request.reader or settings["reader"],  # type: ignore[arg-type]
-        read=ids if is_spec else read,
+        options=ids if is_spec else read,
         curation={**rules, "stop_words": ",".join(each for each in stop_words if each in LANGUAGES) or NONE},
         vocabulary=root,
         tokens_per_shard=made.get("tokens_per_shard"),

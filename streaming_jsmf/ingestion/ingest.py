@@ -111,7 +111,7 @@ def ingest(
     corpus
         Path or URL of the corpus. One made with other settings or of other files is only replaced with ``overwrite``.
     request
-        Settings, such as ``IngestRequest(read={"text": "body"})``. Its fields, those of its ``curation`` and of
+        Settings, such as ``IngestRequest(options={"text": "body"})``. Its fields, those of its ``curation`` and of
         ``Execution`` are also keyword arguments, such as ``min_df=5``.
     progress
         Whether to show a progress bar while the files of a spec are downloaded.

@@ -114,7 +114,7 @@ def warn_of_losses(dropped: Sequence[Dropped], kept: int, tokens_read: Any) -> N
     if number > LARGEST_LOSS * n_read:
         share = f"{number / n_read:.0%}"
         logger.warning("%s of the documents are dropped: %s", share, reasons, extra=LAST)
-    elif number and not names_options():
+    elif number and not names_options.get():
         logger.warning("%s of %s documents are dropped: %s", f"{number:,}", f"{n_read:,}", reasons)
 
 

@@ -129,7 +129,7 @@ def plan_ingest(
     if choose is not None:
         chosen_files = choose(files)
         units = [unit for unit in units if files.path(unit.path) in chosen_files]
-    if not (is_spec or given.words or "tokenizer" in request.read):
+    if not (is_spec or given.words or "tokenizer" in request.options):
         opened = _with_suited_tokenizer(opened, units)
     ingest = Ingest(
         opened,
@@ -161,7 +161,7 @@ def _from_spec(
         if getattr(request, name) is not None:
             raise InputError(f"a spec has its own {name}; leave {Option(name)} out, or edit the spec")
     curation = replace(default_curation(spec.reader, "papers"), **{**spec.curation, **request.curation})
-    options = check_options(spec.reader, {**spec.read, **request.read})
+    options = check_options(spec.reader, {**spec.read, **request.options})
     directory = (
         Path(request.files)
         if request.files is not None
@@ -174,7 +174,7 @@ def _from_spec(
             logger.info("%s: sha256 %s; write it into the spec to pin this file", name, digest)
     names = list(found)
     location = directory
-    if options.path is not None and options.path not in names:
+    if options.member is not None and options.member not in names:
         archives = [name for name in names if name.lower().endswith(".zip")]
         if len(archives) != 1:
             raise InputError(
@@ -215,11 +215,11 @@ def _from_source(
         raise InputError(
             f"{option.files} is for a spec (.toml); give the source itself as the first argument"
         )
-    guess = guess_source(source, request.reader, request.read)
+    guess = guess_source(source, request.reader, request.options)
     if guess.note:
         logger.info("%s", guess.note)
     reader = guess.reader
-    stemmer = str(request.read.get("stemmer") or "").lower()
+    stemmer = str(request.options.get("stemmer") or "").lower()
     rules = {"stop_words": AUTO, **request.curation} if stemmer else dict(request.curation)
     curation = replace(default_curation(reader, request.preset), **rules)
     if stemmer:
@@ -227,7 +227,7 @@ def _from_source(
         named = stemmer if stemmer in LANGUAGES else ENGLISH
         curation = replace(curation, stop_words=with_languages(curation.stop_words, [named]))
     texts = for_texts(TokenOptions) if reads_texts(reader) and request.preset != "papers" else {}
-    options = _with_phrases(check_options(reader, {**texts, **guess.read, **request.read}), given)
+    options = _with_phrases(check_options(reader, {**texts, **guess.read, **request.options}), given)
     opened = open_source(source, reader, options, stop_words=curation.stop_words)
     return opened, curation, Origin()
 
@@ -302,6 +302,11 @@ def _words_of_model(store: StorePath) -> GivenWords:
     return GivenWords(tuple(words), _phrases_in(attributes["provenance"].get("tokens")))
 
 
+def _without_notes(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Fields that determine what is read; notes name options in the words of the command line, or of Python."""
+    return {name: value for name, value in fields if name != "notes"}
+
+
 def _identity(ingest: Ingest, source: Location, contents: FileContents, spec: str | None) -> dict[str, Any]:
     """Return everything that determines the bytes of the corpus, to recognize it and an unfinished ingest."""
 
@@ -313,7 +318,7 @@ def _identity(ingest: Ingest, source: Location, contents: FileContents, spec: st
     return {
         **ingest.source.settings(),
         "source": digest_of(repr(ingest.source)),
-        "units": digest_of(json.dumps([asdict(unit) for unit in ingest.units])),
+        "units": digest_of(json.dumps([asdict(unit, dict_factory=_without_notes) for unit in ingest.units])),
         **_identity_of_input(ingest, source, contents),
         "words": None if ingest.words is None else _digest(ingest.words),
         **curation_fields(ingest),

@@ -67,7 +67,7 @@ def is_made(target: StorePath, asked: str) -> bool:
 
 def _reads_others(request: IngestRequest) -> bool:
     """Whether a request names files besides the source, or code."""
-    read, listed = request.read, str(request.curation.get("stop_words") or NONE).split(",")
+    read, listed = request.options, str(request.curation.get("stop_words") or NONE).split(",")
     named = [request.vocabulary, request.files, *(read.get(key) for key in (*PATH_OPTIONS, "function"))]
     is_own = str(read.get("tokenizer") or BUILT_IN[0]) in BUILT_IN and not isinstance(
         read.get("phrases"), str

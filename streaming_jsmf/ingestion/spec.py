@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, PositiveInt, ValidationError
 
 from streaming_jsmf.config import ReaderName, TokenOptions, check_options, curation_values
+from streaming_jsmf.config.readers import IN_SPECS
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
@@ -78,9 +79,9 @@ class CorpusSpec(Strict):
 
     def check(self) -> None:
         """Raise ``InputError`` for an option that is unknown or not allowed, and for what only a user may name."""
-        for key in (*PATH_OPTIONS, "path"):
-            value = self.read.get(key)
-            if value is not None and not stays_inside(str(value)):
+        for key, value in self.read.items():
+            named = IN_SPECS.get(key, key) in (*PATH_OPTIONS, "member")
+            if named and value is not None and not stays_inside(str(value)):
                 raise InputError(f"read.{key}: {value!r} leaves the source; give a relative name")
         if self.reader == "function":
             raise InputError(
@@ -98,7 +99,7 @@ class CorpusSpec(Strict):
     def check_word_lists(self, directory: Path) -> None:
         """Check the files that options name next to those of the source: see ``file_inside``."""
         folders = {PurePosixPath(name).parent for name in self.source.files}
-        named = [str(self.read[key]) for key in PATH_OPTIONS if key in self.read]
+        named = [str(value) for key, value in self.read.items() if IN_SPECS.get(key, key) in PATH_OPTIONS]
         for folder, name in product(folders, named):
             file_inside(directory, str(folder / name), limits.LARGEST_NAMES)
 

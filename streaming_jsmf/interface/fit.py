@@ -258,7 +258,7 @@ def fit(
         plan.require_possible(corpus)
         store = plan.scanned(corpus, overwrite=plan.overwrite and moments is None)
         fitted = Fitted(store.path, plan.write_models(store, corpus), corpus.root)
-        if not names_options():
+        if not names_options.get():
             _warn_of(fitted.models)  # a command does so below the topics
         if several:
             return fitted

@@ -17,7 +17,7 @@ from dask._task_spec import Task, TaskRef
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
 
-from streaming_jsmf.errors import StoreError, name_options, names_options
+from streaming_jsmf.errors import StoreError, names_options
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import Checkpoints, Committed, PartialResult, Record, fold_keys
 from streaming_jsmf.jobs.cluster import tell
@@ -270,7 +270,7 @@ class TaskGraph:
         """
         key = (f"{function.__name__}-{self._token}", len(self._tasks))
         self._tasks[key] = Task(
-            key, _in_words_of, names_options(), function, *arguments, *map(TaskRef, after)
+            key, _in_words_of, names_options.get(), function, *arguments, *map(TaskRef, after)
         )
         return key
 
@@ -306,7 +306,7 @@ def run_check(check: Check) -> str:
 
 def _in_words_of(on_command_line: bool, function: Callable[..., Any], *arguments: Any) -> Any:
     """Run a task so that its error messages name options as in the process that submitted it."""
-    name_options(on_command_line)
+    names_options.set(on_command_line)
     return function(*arguments)
 
 

@@ -56,7 +56,7 @@ def of_archives(root: Path) -> Iterator[Case]:
     for name in ("a.zip", "a.csv.zip", "a.tar", "a.tar.gz", "a.tgz"):
         yield name, put(root / name, b""), (root / name,)
     archive = put(root / "b.zip", b"")
-    yield "member", archive, (archive, "--read", "path=a.csv")
+    yield "member", archive, (archive, "--member", "a.csv")
     yield "chain", archive, (f"zip://a.csv::{archive}", "--reader", "text")
     yield "in a folder", put(root / "in" / "a.csv.zip", b""), (root / "in", "--reader", "text")
 
@@ -76,10 +76,10 @@ def of_options(root: Path) -> Iterator[Case]:
             yield f"{name}, {file.name} as the source", file, (corpus,)
     rated = BY_NAME["ratings"].write(root / "rated", documents())
     names = put(root / "rated" / "names.csv", b"item,name\n")
-    yield "names", names, (rated, "--reader", "ratings", "--read", "names=names.csv")
+    yield "names", names, (rated, "--reader", "ratings", "--names", "names.csv")
     beside = BY_NAME["npz"].write(root / "npz", documents())
     words = put(root / "npz" / "w.txt", b"")
-    yield "word list", words, (beside, "--read", "vocabulary=w.txt")
+    yield "word list", words, (beside, "--word-list", "w.txt")
 
 
 SPEC = """

@@ -88,7 +88,7 @@ def _matrix(path: str, file: Any, name: str, anndata: Any) -> Any:
     if name not in file:
         layers = ", ".join(file["layers"]) if "layers" in file else ""
         raise InputError(
-            f"{path} has no {name}; its layers, for {option.read({'layer': 'NAME'})}, are: {layers or 'none'}"
+            f"{path} has no {name}; its layers, for {option.layer('NAME')}, are: {layers or 'none'}"
             f"{f'; {_OF_RAW}' * ('raw' in file)}"
         )
     node = file[name]

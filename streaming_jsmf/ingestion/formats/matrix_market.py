@@ -59,5 +59,5 @@ def _header(stream: Any, documents_are: str) -> Header:
         n_lines=number,
         types=_TYPES[kind[3]],
         document=document,
-        hint=f"; if the {other} are the documents, use {option.read({'documents': other})}",
+        hint=f"; if the {other} are the documents, use {option.documents(other)}",
     )

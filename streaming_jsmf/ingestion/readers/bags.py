@@ -100,7 +100,7 @@ class BagSource(RecordFiles, RecordReader):
             shards = tuple(corpus.shard_path(shard) for shard in corpus.shards)
             words, fingerprint = corpus.vocabulary_path, corpus.fingerprint
         elif exists(root):
-            words = join(root, options.vocabulary) if options.vocabulary else find_vocabulary(root)
+            words = join(root, options.word_list) if options.word_list else find_vocabulary(root)
             found = (join(root, name) for name in find_shards(root, words))
             shards, fingerprint = tuple(path for path in found if not files or path in files), None
         else:
@@ -231,7 +231,7 @@ def _items(name: str, lists: Any) -> Any:
     if item is None or not (is_string(item) or pa.types.is_integer(item)):
         raise UnreadableError(
             f"column {name!r} is {kind}; it must hold lists of strings or integers; name the column with "
-            f"{option.read({'items': 'NAME'})}"
+            f"{option.items('NAME')}"
         )
     return lists.cast(pa.list_(pa.string()))
 

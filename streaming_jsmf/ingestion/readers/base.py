@@ -30,7 +30,7 @@ from streaming_jsmf.storage.heads import HEAD
 logger = logging.getLogger(__name__)
 
 #: Options that name a file; they are not part of the settings of a corpus.
-PATH_OPTIONS = ("vocabulary", "names")
+PATH_OPTIONS = ("word_list", "names")
 
 
 @dataclass
@@ -359,7 +359,7 @@ class Reader(ABC):
         for key, value in self.options.fields().items():
             # A list of phrases is stored with the phrases found.
             listed_phrases = key == "phrases" and self.phrases is None
-            if key not in (*PATH_OPTIONS, "path") and value not in (None, ()) and not listed_phrases:
+            if key not in (*PATH_OPTIONS, "member") and value not in (None, ()) and not listed_phrases:
                 settings[f"read_{key}"] = ",".join(value) if isinstance(value, tuple) else value
         return settings
 

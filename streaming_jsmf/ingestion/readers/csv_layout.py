@@ -148,7 +148,7 @@ def header_below(unit: str, skipped: int) -> str:
 
 def skipping(lines: object) -> str:
     """The option that skips lines before the header."""
-    return str(option.read({"skip_lines": lines}))
+    return str(option.skip_lines(lines))
 
 
 def fault(block: Block, record: int, layout: CsvLayout) -> str:
@@ -163,7 +163,7 @@ def fault(block: Block, record: int, layout: CsvLayout) -> str:
     except csv.Error as error:
         way_out = f"where quotes are text, use {option.quoting('none')}"
         if not dialect.escapechar and b'\\"' in data:
-            way_out = f'where \\" is a quote, use {option.read({"escapechar": chr(92)})}'
+            way_out = f'where \\" is a quote, use {option.escapechar(chr(92))}'
         if "unexpected end" in str(error):
             return f"it opens a quote that no record of {len(layout.names)} fields closes ({way_out})"
         return f"its quotes break the rules of CSV: {first_line(error)} ({way_out})"
@@ -226,16 +226,18 @@ def _marks(sample: bytes, options: Any) -> list[tuple[str, str, bool]]:
 
 def _unusual(dialect: Dialect, usual: Dialect, options: Any) -> str:
     """Return a line that says what was detected, or ""."""
-    found, change = [], {}
+    found, changes = [], []
     if dialect.delimiter != usual.delimiter:
-        found, change = [f"separated by {dialect.delimiter!r}"], {"delimiter": usual.delimiter}
+        found.append(f"separated by {dialect.delimiter!r}")
+        changes.append(option.delimiter(usual.delimiter))
     if dialect.quotechar != usual.quotechar and not options.quotechar and options.quoting != "none":
-        found, change = [*found, f"quoted with {dialect.quotechar}"], {**change, "quotechar": usual.quotechar}
+        found.append(f"quoted with {dialect.quotechar}")
+        changes.append(option.quotechar(usual.quotechar))
     if dialect.blanks:
         found.append("written after blanks, which are left out")
     if dialect.escapechar and not options.escapechar:
         found.append(f"written with {dialect.escapechar}{dialect.quotechar} for a quotation mark")
-    way_out = f"; {option.read(change)} changes that" * bool(change)
+    way_out = f"; {' and '.join(map(str, changes))} change{'s' * (len(changes) == 1)} that" * bool(changes)
     return f"its fields are {' and '.join(found)}{way_out}" * bool(found)
 
 

@@ -353,7 +353,7 @@ class Table:
     def __init__(self, files: Sequence[str], given: Mapping[str, Any]) -> None:
         self.files = files
         self.form = format_of(files[0]) or DELIMITED if files else None
-        keys = {"sheet", *declared(Delimited)} - {"path"}
+        keys = {"sheet", *declared(Delimited)} - {"member"}
         self._options: Any = check_options("text", {key: given[key] for key in keys & given.keys()})
 
     @cached_property
@@ -363,11 +363,11 @@ class Table:
 
     def listed(self) -> str:
         """Return the columns, and what to do if they are wrong."""
-        ways_out = [f"{option.read({'sheet': 'NAME'})} names another sheet"] * (self.form is SPREADSHEET)
+        ways_out = [f"{option.sheet('NAME')} names another sheet"] * (self.form is SPREADSHEET)
         if self.form in (DELIMITED, SPREADSHEET):
             ways_out.append(f"{skipping('N')} skips lines above the header")
         if len(self.files) > 1:
-            ways_out.append(f"{option.read({'path': 'FILE'})} reads one of the {len(self.files)} files alone")
+            ways_out.append(f"{option.member('FILE')} reads one of the {len(self.files)} files alone")
         return listed(self.columns) + f" ({', and '.join(ways_out)})" * bool(ways_out)
 
     def separator(self) -> str | None:

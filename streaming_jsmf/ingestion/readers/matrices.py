@@ -26,11 +26,11 @@ def words_beside(path: str, options: Any, usual: Sequence[str] = ()) -> tuple[st
 
     Raises InputError if the list is missing.
     """
-    names = [*usual, *TEXT_NAMES, VOCABULARY_NAME] if options.vocabulary is None else [options.vocabulary]
+    names = [*usual, *TEXT_NAMES, VOCABULARY_NAME] if options.word_list is None else [options.word_list]
     found = find_beside(path, names)
     if found is None:
         raise InputError(
-            f"{path} has no word list ({' or '.join(names)}); name it with {option.read({'vocabulary': 'FILE'})}"
+            f"{path} has no word list ({' or '.join(names)}); name it with {option.word_list('FILE')}"
         )
     return read_vocabulary(found)[0].words
 

@@ -350,7 +350,7 @@ class TextSource(RecordFiles, TextReader):
             raise UnreadableError(
                 f"its suffix is {bare_suffix(path)!r}, and it holds neither JSON, Parquet nor surely a table; lines "
                 f"are read with {option.reader('lines')}, and delimited files with "
-                f"{option.read({'delimiter': 'CHARACTER'})}; other formats must be converted to one of these"
+                f"{option.delimiter('CHARACTER')}; other formats must be converted to one of these"
             )
         return found
 

@@ -28,7 +28,7 @@ from streaming_jsmf.config import (
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.corpus.format import require_no_store
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
-from streaming_jsmf.errors import InputError, option
+from streaming_jsmf.errors import InputError, Option, option
 from streaming_jsmf.ingestion.readers.bags import BagSource, BasketSource
 from streaming_jsmf.ingestion.readers.base import PATH_OPTIONS, Source, UnreadableError
 from streaming_jsmf.ingestion.readers.counted import DocwordSource, H5adSource, MatrixMarketSource, NpzSource
@@ -112,7 +112,7 @@ def open_source(
     stop_words : Words that the stemmer leaves unchanged.
     """
     root, found = files_for(
-        reader, READERS[reader].patterns, normalize(location), options.path, files, files_named(options)
+        reader, READERS[reader].patterns, normalize(location), options.member, files, files_named(options)
     )
     words = Tokenizer()
     if isinstance(options, TokenOptions):
@@ -175,8 +175,8 @@ def guess_source(
     given = dict(read or {})
     root = normalize(location)
     found: dict[str, str] = {}
-    if "path" in given and "::" not in root:
-        root = inside(root, str(given["path"]))
+    if "member" in given and "::" not in root:
+        root = inside(root, str(given["member"]))
     chosen = reader or guess_reader(root, given)
     files = list_files(root) if chosen in _OF_TABLES else ()
     known = [path for path in files if bare_suffix(path) in _RECORDS and (path == root or not is_about(path))]
@@ -191,9 +191,8 @@ def guess_source(
         found |= {"items": lists[0]} if len(lists) == 1 else {}
     if chosen == "ratings" and table.files:
         found |= _guess_ratings(table, given)
-    told = ", ".join(f"{key}={value}" for key, value in found.items() if key != value)
-    way_out = option.read({"KEY": "VALUE"})
-    return Guess(chosen, found, f"the source is read with {told} ({way_out} changes that)" * bool(told))
+    told = ", ".join(str(Option(key)(value)) for key, value in found.items() if key != value)
+    return Guess(chosen, found, f"the source is read with {told}; other values change that" * bool(told))
 
 
 def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> ReaderName:
@@ -223,7 +222,7 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
             bare_suffix(path) or "files without a suffix": file_name(path).name for path in reversed(files)
         }
         shown = ", ".join(f"{kind} ({names[kind]})" for kind in sorted(names)) or "no files but a word list"
-        by_name = f" with {option.read({'path': 'NAME'})}" * is_archive(root)
+        by_name = f" with {option.member('NAME')}" * is_archive(root)
         raise InputError(f"{root} contains {shown}; {ask()}, or name the files{by_name}")
     return _BY_SUFFIX.get(suffixes.pop()) or _table_reader(files, read or {})
 
@@ -236,8 +235,8 @@ def _require_read(root: str, suffixes: set[str]) -> None:
     if unread[0] in _BINARY:
         way_out = "save their tables as Parquet or CSV"
     for other in sorted(suffixes - _OFFICE - _BINARY)[:1]:
-        members = f"{option.reader('text-files')} {option.read({'members': f'*{other}'})}"
-        in_archive = option.read({"path": "FILE"}) if other in _RECORDS else members
+        members = f"{option.reader('text-files')} {option.members(f'*{other}')}"
+        in_archive = option.member("FILE") if other in _RECORDS else members
         pattern = f"the pattern '{root}/**/*{other}'"
         way_out += f", or read the others with {in_archive if is_archive(root) else pattern}"
     raise InputError(f"{root}: {unread[0]} files are not read; {way_out}")
@@ -260,7 +259,7 @@ def _by_contents(root: str, files: Sequence[str], kinds: set[str]) -> ReaderName
 
 
 def _unclear(path: str, advice: str) -> InputError:
-    how = f"{option.reader('lines')}, or {option.read({'delimiter': 'CHARACTER'})} for a table ({advice})"
+    how = f"{option.reader('lines')}, or {option.delimiter('CHARACTER')} for a table ({advice})"
     return InputError(f"{path} could be one text per line, baskets or a table; {ask()}, such as {how}")
 
 
@@ -308,8 +307,8 @@ def _reader_by_columns(table: Table) -> ReaderName:
     if _longest_column(columns):
         return "text"
     raise InputError(
-        f"{table.files[0]} has the columns {table.listed()}; {ask()} and which columns with {option.read}, "
-        f"such as {option.text('body')}, or {option.read({'user': 'who', 'item': 'what', 'rating': 'stars'})}"
+        f"{table.files[0]} has the columns {table.listed()}; {ask()} and which columns, such as "
+        f"{option.text('body')}, or {option.user('who')}, {option.item('what')} and {option.rating('stars')}"
     )
 
 
@@ -350,7 +349,7 @@ def _guess_ratings(table: Table, given: Mapping[str, Any]) -> dict[str, str]:
         if (name := _column(table.columns, known)) is None:
             raise InputError(
                 f"{table.files[0]} has the columns {table.listed()}, none of which is known to hold a {key}; name it "
-                f"with {option.read({key: 'NAME'})}"
+                f"with {Option(key)('NAME')}"
             )
         found[key] = name
     folder = table.files[0].rpartition("/")[0]

@@ -287,7 +287,7 @@ class SpreadsheetFormat(Format):
             sheet = _open(path, options)
             first, *others = sheet.sheets
             if others and not options.sheet:
-                way_out = f"{option.read({'sheet': 'NAME'})} names another"
+                way_out = f"{option.sheet('NAME')} names another"
                 notes.append(
                     f"only its first sheet, {first!r}, is read, not {listed(map(repr, others))}; {way_out}"
                 )
@@ -324,7 +324,7 @@ class _Sheet(NamedTuple):
 
 def _open(path: str, options: Any) -> _Sheet:
     """Open a sheet. Raises UnreadableError."""
-    advice = f"choose one with {option.read({'sheet': 'NAME'})}"
+    advice = f"choose one with {option.sheet('NAME')}"
     # A file without a state is loaded each time.
     book, found = _loaded(path, options.sheet or "", state_of(path) or object())
     if found is None:

@@ -62,7 +62,7 @@ class TextFilesSource(TextReader):
         if not count:
             raise InputError(
                 f"no file at {self.root} matches {self.options.members!r}; give another glob with "
-                f"{option.read({'members': 'GLOB'})}"
+                f"{option.members('GLOB')}"
             )
         return group_units(self.root, [1] * count, UNIT_FILES)
 

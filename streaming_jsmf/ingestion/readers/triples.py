@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import RatingsOptions, ReaderName
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.bags import read_bucket, write_buckets
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
@@ -197,7 +197,7 @@ class RatingsSource(TriplesSource):
         # Comparisons with NaN are false.
         good = (twice >= 1) & (twice <= 2 * best) & (twice == np.floor(twice))
         faults = {
-            i: f"{values[i].as_py()} is not one of 0.5, 1, ... {best:g} (option max_rating)"
+            i: f"{values[i].as_py()} is not one of 0.5, 1, ... {best:g} ({option.max_rating})"
             for i in np.flatnonzero(~good).tolist()
         }
         return np.where(good, twice, 0).astype(np.int32), faults
@@ -207,7 +207,7 @@ class RatingsSource(TriplesSource):
             return super().words(path)
         where = find_beside(path, [self.options.names])
         if where is None:
-            missing = f"there is no file of names {self.options.names} beside it; check the option names"
+            missing = f"there is no file of names {self.options.names} beside it; check {option.names}"
             raise InputError(f"{path}: {missing}")
         names = read_names(where, self.options)
         items, distinct = pa.array(names.keys(), pa.string()), pa.array(names.values(), pa.string())
