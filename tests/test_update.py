@@ -570,11 +570,10 @@ def require_final_state(folder: Path, news: Path) -> None:
         )
     bags = [
         {
-            key: (batch.ids[low:high].tolist(), batch.counts[low:high].tolist())
+            key: (bag.ids.tolist(), bag.counts.tolist())
             for batch in iter_documents(corpus)
-            for key, low, high in zip(
-                batch.document_id.to_pylist(), batch.indptr, batch.indptr[1:], strict=False
-            )
+            for i, key in enumerate(batch.document_id.to_pylist())
+            for bag in [batch.bags.slice(i, i + 1)]
         }
         for corpus in (fresh, open_corpus(place))
     ]
