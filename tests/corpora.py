@@ -14,14 +14,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus import Corpus
-from streaming_jsmf.corpus.bags import (
-    Documents,
-    Place,
-    checked_bags,
-    document_ids,
-    id_column,
-)
+from streaming_jsmf.corpus.bags import Documents, Place, checked_bags
 from streaming_jsmf.corpus.footer import open_parquet
+from streaming_jsmf.corpus.metadata import document_ids, id_column
 
 #: Bags over three words that are not valid: ids, counts, and the beginning of the reason.
 BAD_BAGS: dict[str, tuple[list[int | None] | None, list[float] | None, str]] = {
