@@ -361,13 +361,14 @@ def test_shipped_corpus_is_whole():
     verify_corpus(corpus)
     manifest = read_manifest(SHIPPED)
     assert (corpus.n_documents, corpus.n_words, corpus.nonzeros) == (1493, 5000, 554_281)
-    blocks = list(iter_documents(corpus))
+    found = list(iter_documents(corpus))
+    blocks = [documents.bags for documents in found]
     assert sum(block.counts.sum() for block in blocks) == manifest.totals.tokens == 1_328_681
     assert min(np.diff(block.indptr).min() for block in blocks) == 3
     vocabulary = corpus.vocabulary()
     ids = np.concatenate([block.ids for block in blocks])
     assert np.array_equal(np.bincount(ids), vocabulary.document_frequency)
-    numbers = np.concatenate([np.asarray(block.document_id) for block in blocks])
+    numbers = np.concatenate([np.asarray(documents.document_id) for documents in found])
     assert len(set(numbers.tolist())) == 1493
     assert list(vocabulary.words) == sorted(vocabulary.words)
     dropped = sum(step.tokens for step in manifest.dropped)

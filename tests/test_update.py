@@ -95,7 +95,7 @@ def require_consistent(folder: Path) -> None:
     corpus, model = open_corpus(folder / "model.corpus"), read_model(folder / "model")
     counts = np.zeros(corpus.n_words)
     for batch in iter_documents(corpus):
-        np.add.at(counts, batch.ids, batch.counts)
+        np.add.at(counts, batch.bags.ids, batch.bags.counts)
     np.testing.assert_array_equal(corpus.vocabulary().term_count, counts)
     # Documents of a single token have no pairs, and are in no moments.
     np.testing.assert_allclose(model.arrays["term_count"], counts)
