@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.linalg.csr import count_columns
 
 BATCH_NONZEROS = 1_000_000
 LARGEST_COUNT = int(np.iinfo(np.int32).max)
@@ -157,8 +156,13 @@ class Bags:
         return lists(offsets, ids, type=types[0]), lists(offsets, pa.array(self.counts), type=types[1])
 
     def count_words(self, document_frequency: NDArray[Any], term_count: NDArray[np.float64]) -> None:
-        """Add the number of documents and the tokens of each word, both (words,)."""
-        count_columns(self.ids, self.counts, document_frequency, term_count)
+        """Add the number of documents and the tokens of each word, both (words,).
+
+        Counts are added one at a time: sums per block would make rounding depend on the blocks.
+        """
+        document_frequency += np.bincount(self.ids, minlength=document_frequency.size)
+        # NumPy is ten times slower if it must convert each count.
+        np.add.at(term_count, self.ids, self.counts.astype(np.float64, copy=False))
 
 
 @dataclass(frozen=True, eq=False)
