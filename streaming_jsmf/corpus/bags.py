@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -186,16 +186,18 @@ class Documents:
 
     def slice(self, start: int, stop: int) -> Self:
         """Documents ``start`` to ``stop - 1``, without copying."""
-        return self._with(self.bags.slice(start, stop), lambda column: column[start:stop])
+        return self._with(self.bags.slice(start, stop), slice(start, stop))
 
     def take(self, chosen: NDArray[np.bool_]) -> Self:
         """Select documents by mask."""
-        mask = pa.array(chosen)
-        return (
-            self if chosen.all() else self._with(self.bags.take(chosen), lambda column: column.filter(mask))
-        )
+        return self if chosen.all() else self._with(self.bags.take(chosen), chosen)
 
-    def _with(self, bags: Bags, select: Callable[[Any], Any]) -> Self:
+    def _with(self, bags: Bags, rows: Any) -> Self:
+        """Return the documents of a slice or a mask of rows, which have these bags."""
+
+        def select(column: Any) -> Any:
+            return column[rows] if isinstance(rows, slice) else column.filter(pa.array(rows))
+
         metadata = {name: select(column) for name, column in self.metadata.items()}
         ids = None if self.document_id is None else select(self.document_id)
         return replace(self, bags=bags, document_id=ids, metadata=metadata)

@@ -8,7 +8,7 @@ from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, Self
 
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import OnBadRecord, ReaderName
-from streaming_jsmf.corpus.bags import Documents
+from streaming_jsmf.corpus.bags import Bags, Documents
 from streaming_jsmf.corpus.footer import is_string
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.display import location
@@ -153,6 +153,10 @@ class Batch(Documents):
     notes: Mapping[str, str] = field(default_factory=dict)
     boilerplate: tuple[int, int] = (0, 0)
     forms: Any = None
+
+    def _with(self, bags: Bags, rows: Any) -> Self:
+        numbers = None if self.numbers is None else self.numbers[rows]
+        return replace(super()._with(bags, rows), rows=self.rows[rows], numbers=numbers)
 
     @property
     def n_records(self) -> int:

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import EXCERPT, ReaderName, TextOptions
-from streaming_jsmf.corpus.bags import Documents
 from streaming_jsmf.corpus.footer import is_list, is_string
 from streaming_jsmf.corpus.metadata import free_name
 from streaming_jsmf.errors import InputError, option
@@ -124,8 +123,8 @@ class RecordReader(Source):
         good = self.usable(records, list_faults(records), bad)
         bags, kept = bags_of(good, bad)
         ids, metadata, notes = self.metadata({n: v for n, v in good.columns.items() if n not in BAGS})
-        held = Documents(bags, ids, metadata).take(kept)
-        return Batch(held.bags.narrow(), held.document_id, held.metadata, rows=good.rows[kept], notes=notes)
+        batch = Batch(bags, ids, metadata, rows=good.rows, notes=notes).take(kept)
+        return replace(batch, bags=batch.bags.narrow())
 
 
 class TextReader(RecordReader):
