@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.bags import Bags, Documents
+from streaming_jsmf.corpus.bags import Bags
+from streaming_jsmf.ingestion.readers.base import Batch
 
 N_WORDS = 6
 WORDS = pa.array([f"w{i}" for i in range(N_WORDS)])
@@ -79,12 +80,12 @@ def test_methods_equal_those_of_the_dense_matrix(block: Any, kind: Any, random: 
     words = [{WORDS[i].as_py() for i in np.flatnonzero(row)} for row in table]
     assert [set(listed) for listed in bags.lists()[0].to_pylist()] == words
 
-    documents = Documents(
-        bags, pa.array(range(m), pa.int64()), {"x": pa.array(map(str, range(m)), pa.string())}
-    )
+    columns = pa.array(range(m), pa.int64()), {"x": pa.array(map(str, range(m)), pa.string())}
+    documents = Batch(bags, *columns, rows=np.arange(m), numbers=2 * np.arange(m))
     both = (documents.take(mask), np.flatnonzero(mask)), (documents.slice(low, high), range(low, high))
     for found, expected in both:
         same(found.bags, table[expected])
+        assert found.rows.tolist() == (found.numbers // 2).tolist() == list(expected)
         assert (
             found.document_id.to_pylist()
             == [int(x) for x in found.metadata["x"].to_pylist()]
