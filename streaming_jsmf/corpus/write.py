@@ -17,13 +17,7 @@ import pyarrow as pa
 from scipy.sparse import csr_array, issparse
 from upath import UPath
 
-from streaming_jsmf.corpus.bags import (
-    BATCH_NONZEROS,
-    LARGEST_COUNT,
-    SMALLEST_COUNT,
-    Bags,
-    Documents,
-)
+from streaming_jsmf.corpus.bags import BATCH_NONZEROS, LARGEST_COUNT, SMALLEST_COUNT, Bags, Documents
 from streaming_jsmf.corpus.format import (
     DOCUMENTS,
     Corpus,

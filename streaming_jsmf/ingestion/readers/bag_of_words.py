@@ -19,14 +19,7 @@ from streaming_jsmf.corpus.manifest import MANIFEST_NAME, Json
 from streaming_jsmf.corpus.metadata import id_column, without_views
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.readers.base import (
-    BadRecords,
-    Batch,
-    Format,
-    Records,
-    Unit,
-    UnreadableError,
-)
+from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Format, Records, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.files import (
     TABLE_PATTERNS,
     is_archive,
@@ -38,11 +31,7 @@ from streaming_jsmf.ingestion.readers.json_records import JSON, lists_of
 from streaming_jsmf.ingestion.readers.listing import FORMATS, format_of, is_parquet
 from streaming_jsmf.ingestion.readers.records import RecordFiles, RecordReader, TextReader
 from streaming_jsmf.ingestion.readers.tables import PARQUET
-from streaming_jsmf.ingestion.readers.values import (
-    listed,
-    require_columns,
-    value_type,
-)
+from streaming_jsmf.ingestion.readers.values import listed, require_columns, value_type
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.stop_words import NONE as NO_STOP_WORDS
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
