@@ -55,8 +55,7 @@ def count(simulated: SimulationSettings) -> Counted:
     frequency, total, kept = np.zeros(n, dtype=np.int64), 0.0, 0
     for number in range(-(-n_documents // batch_documents(simulated))):
         drawn = simulate_batch(sampler, n_documents, number)
-        shape = (len(drawn.indptr) - 1, n)
-        counts = sparse.csr_array((drawn.counts.astype(np.float64), drawn.ids, drawn.indptr), shape=shape)
+        counts = drawn.bags.matrix(n).astype(np.float64)
         counts = counts[counts.sum(axis=1) >= 2]
         lengths = counts.sum(axis=1)
         weights = np.minimum(lengths, 200.0)

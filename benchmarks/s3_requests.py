@@ -29,7 +29,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 from streaming_jsmf import infer, open_corpus, open_moments, scan
 from streaming_jsmf.corpus import footer
-from streaming_jsmf.corpus.records import Documents
+from streaming_jsmf.corpus.bags import Bags, Documents
 from streaming_jsmf.corpus.shards import ShardLimits
 from streaming_jsmf.corpus.write import CorpusWriter
 
@@ -110,7 +110,9 @@ def write_corpus(path: Path, documents: int, nonzeros_per_row_group: int, metada
     ids = (np.arange(50) * (words // 50) + starts).astype(np.int32).ravel()
     counts = rng.poisson(1, ids.size).astype(np.int32) + 1
     notes = pa.array([rng.bytes(metadata // 2).hex() for _ in range(documents)])
-    bags = Documents(np.arange(documents + 1) * 50, ids, counts, pa.array(range(documents)), {"note": notes})
+    bags = Documents(
+        Bags(np.arange(documents + 1) * 50, ids, counts), pa.array(range(documents)), {"note": notes}
+    )
     limits = ShardLimits(
         documents_per_shard=-(-documents // 2), nonzeros_per_row_group=nonzeros_per_row_group
     )

@@ -12,18 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from streaming_jsmf.corpus import Corpus
+from streaming_jsmf.corpus.bags import Documents, Place, checked_bags
 from streaming_jsmf.corpus.footer import open_parquet
-from streaming_jsmf.corpus.records import (
-    Documents,
-    Place,
-    checked_bags,
-    document_ids,
-    id_column,
-    narrow_counts,
-)
+from streaming_jsmf.corpus.metadata import document_ids, id_column
 
 #: Bags over three words that are not valid: ids, counts, and the beginning of the reason.
 BAD_BAGS: dict[str, tuple[list[int | None] | None, list[float] | None, str]] = {
@@ -102,13 +95,12 @@ def write_corpus(
 def documents_from_batch(batch: Any, n_words: int) -> Documents:
     """A record batch with list columns ``ids`` and ``counts``; documents without an id column are numbered."""
     where, names = Place("the record batch", 0), batch.schema.names
-    indptr, words, counts = checked_bags(batch.column("ids"), batch.column("counts"), n_words, where)
+    bags = checked_bags(batch.column("ids"), batch.column("counts"), n_words, where)
     ids = id_column(names)
     numbered = pa.array(np.arange(batch.num_rows, dtype=np.int64))
     identities = numbered if ids is None else document_ids(batch.column(ids), ids, where)
     metadata = {name: batch.column(name) for name in names if name not in ("ids", "counts", ids)}
-    words = words.astype(np.int32, copy=False)
-    return Documents(indptr, words, narrow_counts(counts), identities, metadata)
+    return Documents(bags.narrow(), identities, metadata)
 
 
 def iter_documents(corpus: Corpus) -> Iterator[Documents]:
@@ -125,8 +117,7 @@ def dense(corpus: Corpus) -> NDArray[np.float64]:
 
 
 def dense_rows(documents: Documents, n_words: int) -> NDArray[np.float64]:
-    arrays = (documents.counts, documents.ids, documents.indptr)
-    return csr_array(arrays, shape=(documents.n_documents, n_words)).toarray().astype(float)
+    return documents.bags.matrix(n_words).toarray().astype(float)
 
 
 def rows_of(corpus: Corpus) -> list[dict[str, Any]]:

@@ -92,16 +92,15 @@ class Read:
     def _take(self, unit: Unit, batches: Any) -> None:
         rows: list[int] = []
         for batch in batches:
-            assert batch.n_documents == len(batch.rows) == len(batch.indptr) - 1
-            assert (batch.indptr.dtype, batch.codes.dtype, batch.indptr[0]) == (np.int64, np.int32, 0)
-            assert batch.counts.dtype in (np.int32, np.float32)
-            assert batch.indptr[-1] == len(batch.codes) == len(batch.counts)
-            words = self.source.vocabulary if batch.dictionary is None else batch.dictionary.to_pylist()
+            bags = batch.bags
+            assert batch.n_documents == len(batch.rows) == len(bags)
+            assert (bags.indptr.dtype, bags.ids.dtype, bags.indptr[0]) == (np.int64, np.int32, 0)
+            assert bags.counts.dtype in (np.int32, np.float32)
+            assert bags.indptr[-1] == len(bags.ids) == len(bags.counts)
+            words = self.source.vocabulary if bags.words is None else bags.words.to_pylist()
             assert len(set(words)) == len(words)
-            for start, stop in itertools.pairwise(batch.indptr):
-                bag = dict(
-                    zip(batch.codes[start:stop].tolist(), batch.counts[start:stop].tolist(), strict=True)
-                )
+            for start, stop in itertools.pairwise(bags.indptr):
+                bag = dict(zip(bags.ids[start:stop].tolist(), bags.counts[start:stop].tolist(), strict=True))
                 assert len(bag) == stop - start
                 assert all(count > 0 for count in bag.values())
                 self.bags.append({words[code]: count for code, count in bag.items()})

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming_jsmf.corpus import Corpus, CorpusWriter, open_corpus
+from streaming_jsmf.corpus.bags import Bags, Documents
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
-from streaming_jsmf.corpus.records import Documents
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.interface.describe import describe
@@ -38,10 +38,11 @@ def lists(bags, ids_type=None, counts_type=None):
 
 
 def documents_of(bags, dtype=np.int32, first=0) -> Documents:
+    indptr = np.cumsum([0, *map(len, bags)]).astype(np.int64)
+    ids = np.array([i for bag in bags for i in sorted(bag)], np.int32)
+    counts = np.array([bag[i] for bag in bags for i in sorted(bag)], dtype)
     return Documents(
-        np.cumsum([0, *map(len, bags)]).astype(np.int64),
-        np.array([i for bag in bags for i in sorted(bag)], np.int32),
-        np.array([bag[i] for bag in bags for i in sorted(bag)], dtype),
+        Bags(indptr, ids, counts),
         pa.array(np.arange(first, first + len(bags))),
         {"year": pa.array([str(1990 + first + i) for i in range(len(bags))])},
     )
@@ -49,7 +50,7 @@ def documents_of(bags, dtype=np.int32, first=0) -> Documents:
 
 def bags_of(corpus: Corpus):
     found = []
-    for block in iter_documents(corpus):
+    for block in (documents.bags for documents in iter_documents(corpus)):
         for low, high in zip(block.indptr[:-1], block.indptr[1:], strict=True):
             pairs = zip(block.ids[low:high].tolist(), block.counts[low:high].tolist(), strict=True)
             found.append(dict(pairs))
@@ -360,13 +361,14 @@ def test_shipped_corpus_is_whole():
     verify_corpus(corpus)
     manifest = read_manifest(SHIPPED)
     assert (corpus.n_documents, corpus.n_words, corpus.nonzeros) == (1493, 5000, 554_281)
-    blocks = list(iter_documents(corpus))
+    found = list(iter_documents(corpus))
+    blocks = [documents.bags for documents in found]
     assert sum(block.counts.sum() for block in blocks) == manifest.totals.tokens == 1_328_681
     assert min(np.diff(block.indptr).min() for block in blocks) == 3
     vocabulary = corpus.vocabulary()
     ids = np.concatenate([block.ids for block in blocks])
     assert np.array_equal(np.bincount(ids), vocabulary.document_frequency)
-    numbers = np.concatenate([np.asarray(block.document_id) for block in blocks])
+    numbers = np.concatenate([np.asarray(documents.document_id) for documents in found])
     assert len(set(numbers.tolist())) == 1493
     assert list(vocabulary.words) == sorted(vocabulary.words)
     dropped = sum(step.tokens for step in manifest.dropped)

@@ -25,7 +25,7 @@ from streaming_jsmf.config import Curation, IngestRequest
 from streaming_jsmf.corpus import Corpus, curation, open_corpus, totals
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion import bags, job
+from streaming_jsmf.ingestion import first_pass, job
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.readers.records import TextSource
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
@@ -339,7 +339,7 @@ def test_small_tasks_change_no_document(tmp_path: Path, monkeypatch: pytest.Monk
     rules = {**STRICT, "duplicates": "drop"}
     plain = make(source, tmp_path / "out", rules)
     monkeypatch.setattr(job, "GROUP_BYTES", (1, 1))
-    monkeypatch.setattr(bags, "TOKENS_PER_SHARD", 50)
+    monkeypatch.setattr(first_pass, "TOKENS_PER_SHARD", 50)
     monkeypatch.setattr("streaming_jsmf.ingestion.readers.base.limits.BATCH_BYTES", 1000)
     pieces = make(source, tmp_path / "pieces", rules, tokens_per_shard=50)
     assert len(pieces.shards) > 20

@@ -21,7 +21,6 @@ from streaming_jsmf.linalg import tensor
 from streaming_jsmf.linalg.csr import (
     add_transposed,
     apply_gram,
-    count_columns,
     document_weights,
     multiply_rows,
 )
@@ -470,16 +469,6 @@ def ragged(dtype: type[np.floating[Any]] = np.float64) -> csr_array[Any]:
 
 def gaussian(*shape: int, seed: int = 1) -> NDArray[np.float64]:
     return np.random.default_rng(seed).standard_normal(shape)
-
-
-@pytest.mark.parametrize("dtype", [np.int32, np.float32])
-def test_sums_of_columns(dtype: Any) -> None:
-    block = ragged()
-    counts = (block.data * 10).astype(dtype)
-    frequency, total = np.full(N_RAGGED, 1), np.full(N_RAGGED, 0.5)
-    count_columns(block.indices, counts, frequency, total)
-    np.testing.assert_array_equal(frequency - 1, np.bincount(block.indices, minlength=N_RAGGED))
-    np.testing.assert_allclose(total - 0.5, np.bincount(block.indices, counts, N_RAGGED), atol=1e-6)
 
 
 @pytest.mark.parametrize("width", [0, 1, 2, 7, 8, 17, 33])

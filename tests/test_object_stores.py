@@ -672,7 +672,7 @@ def test_an_ingest_to_a_url_goes_on_after_an_interruption(
         patch.setattr("streaming_jsmf.ingestion.ingest.write_quarantine", Mock(side_effect=KeyboardInterrupt))
         assert invoked("ingest", texts / "in", target, *INGEST).code == 130
     assert is_free(store_path(target))
-    for step in ("bags.read_group", "shards.write_piece"):
+    for step in ("first_pass.read_group", "second_pass.write_piece"):
         monkeypatch.setattr(f"streaming_jsmf.ingestion.{step}", Mock(side_effect=AssertionError))
     printed("ingest", texts / "in", target, *INGEST)
     require_same_corpora(target, texts / "corpus")

@@ -39,7 +39,7 @@ def rows_of(read):
 
 
 def types_of(read):
-    return {batch.counts.dtype for batch in read.batches}
+    return {batch.bags.counts.dtype for batch in read.batches}
 
 
 def put_lines(path, lines, end="\n"):

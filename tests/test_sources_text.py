@@ -22,7 +22,7 @@ from streaming_jsmf.config import IngestRequest, check_options
 from streaming_jsmf.config.reading import TextFilesOptions
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.ingest import ingest
-from streaming_jsmf.ingestion.readers.bags import BasketSource
+from streaming_jsmf.ingestion.readers.bag_of_words import BasketSource
 from streaming_jsmf.ingestion.readers.listing import list_files
 from streaming_jsmf.ingestion.readers.records import TextSource
 from streaming_jsmf.ingestion.readers.sources import open_source

@@ -34,7 +34,7 @@ def read(source, tmp_path, policy="fail", **options):
         ids = batch.document_id.to_pylist()
         assert ids == sorted(ids, key=lambda i: i if isinstance(i, int) else i.encode())
         assert len(set((hash_values(batch.document_id)[:, 0] % np.uint64(n_buckets)).tolist())) == 1
-        assert sorted(set(batch.codes.tolist())) == list(range(len(batch.dictionary)))
+        assert sorted(set(batch.bags.ids.tolist())) == list(range(len(batch.bags.words)))
     for bag in found.bags:
         assert bag
         assert list(bag) == sorted(bag, key=str.encode)
@@ -116,7 +116,7 @@ def test_random_triples_equal_sums_in_dictionaries(tmp_path_factory, data, integ
     source = source_of(*paths, **options)
     found = read(source, tmp_path, n_buckets=n_buckets, order=lambda paths: data.draw(st.permutations(paths)))
     assert found.documents == summed(rows, floats)
-    kinds = {(batch.counts.dtype, batch.document_id.type) for batch in found.batches}
+    kinds = {(batch.bags.counts.dtype, batch.document_id.type) for batch in found.batches}
     assert kinds <= {(np.dtype(np.float32 if floats else np.int32), pa.int64() if integers else pa.string())}
     # Neither the order of rows nor the format changes a bit.
     lines = [f"{quoted(str(d))},{quoted(w)},{c}\n" for d, w, c in data.draw(st.permutations(rows))]
@@ -368,7 +368,7 @@ def test_movielens_in_its_zip_with_titles_as_words(tmp_path, names, encoding):
         1: {"Boomerang (1992)": 10, "Terminator 2: Judgment Day (1991)": 1},
         2: {"Boomerang (1992)": 7, "Émile (7) (7)": 2, "Émile (8)": 9},
     }
-    assert {batch.counts.dtype for batch in found.batches} == {np.dtype(np.int32)}
+    assert {batch.bags.counts.dtype for batch in found.batches} == {np.dtype(np.int32)}
 
 
 def test_names_of_the_first_columns_are_enough(tmp_path):

@@ -168,7 +168,8 @@ def token_lists(documents, words=("a", "b", "c", "d", "unused")):
 
 @given(documents=bags)
 def test_counts_equal_a_counter_in_order_of_first_use(documents):
-    indptr, codes, counts = count_codes(token_lists(documents))
+    counted = count_codes(token_lists(documents))
+    indptr, codes, counts = counted.indptr, counted.ids, counted.counts
     assert (indptr.dtype, codes.dtype, counts.dtype) == (np.int64, np.int32, np.int32)
     assert indptr[-1] == len(codes) == len(counts)
     for document, low, high in zip(documents, indptr, indptr[1:], strict=False):
@@ -208,7 +209,7 @@ def test_equal_stems_are_one_word_and_stop_words_are_spared(tmp_path):
     assert plain.stemWord("being") == "be"
     everything = tokenizing(stemmer="english")(text)
     assert unpacked(everything) == [["relat", "relat", "relat", "be", "his"]]
-    assert count_codes(everything)[2].tolist() == [3, 1, 1]
+    assert count_codes(everything).counts.tolist() == [3, 1, 1]
     assert {"being", "his"} <= load_stop_words("english")
     assert unpacked(tokenizing(stemmer="english", stop_words="english")(text))[0][3:] == ["being", "his"]
     own = tmp_path / "stop.txt"
@@ -478,7 +479,7 @@ SENTENCES = {
 
 
 def test_the_language_of_each_document() -> None:
-    found = languages_of(split_words(pa.array([*SENTENCES.values(), ""])))
+    found = languages_of(count_codes(split_words(pa.array([*SENTENCES.values(), ""]))))
     assert found.to_pylist() == [*SENTENCES, None]
 
 
@@ -494,7 +495,7 @@ def test_the_language_of_each_document() -> None:
 )
 def test_mixed_corpora(parts: dict[str | None, int], chosen: list[str], says: str) -> None:
     texts = [SENTENCES[name] for name, number in parts.items() for _ in range(number)]
-    found, line = chosen_languages(count_languages(split_words(pa.array(texts))))
+    found, line = chosen_languages(count_languages(count_codes(split_words(pa.array(texts)))))
     assert found == chosen
     assert says in line
 

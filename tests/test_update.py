@@ -95,7 +95,7 @@ def require_consistent(folder: Path) -> None:
     corpus, model = open_corpus(folder / "model.corpus"), read_model(folder / "model")
     counts = np.zeros(corpus.n_words)
     for batch in iter_documents(corpus):
-        np.add.at(counts, batch.ids, batch.counts)
+        np.add.at(counts, batch.bags.ids, batch.bags.counts)
     np.testing.assert_array_equal(corpus.vocabulary().term_count, counts)
     # Documents of a single token have no pairs, and are in no moments.
     np.testing.assert_allclose(model.arrays["term_count"], counts)
@@ -570,11 +570,10 @@ def require_final_state(folder: Path, news: Path) -> None:
         )
     bags = [
         {
-            key: (batch.ids[low:high].tolist(), batch.counts[low:high].tolist())
+            key: (bag.ids.tolist(), bag.counts.tolist())
             for batch in iter_documents(corpus)
-            for key, low, high in zip(
-                batch.document_id.to_pylist(), batch.indptr, batch.indptr[1:], strict=False
-            )
+            for i, key in enumerate(batch.document_id.to_pylist())
+            for bag in [batch.bags.slice(i, i + 1)]
         }
         for corpus in (fresh, open_corpus(place))
     ]

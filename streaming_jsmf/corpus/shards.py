@@ -17,16 +17,16 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import EXCERPT
+from streaming_jsmf.corpus.bags import BATCH_NONZEROS, Bags, Documents
 from streaming_jsmf.corpus.format import DOCUMENTS
 from streaming_jsmf.corpus.manifest import ShardEntry, as_number
-from streaming_jsmf.corpus.records import BATCH_NONZEROS, OWN_COLUMNS, Documents
+from streaming_jsmf.corpus.metadata import OWN_COLUMNS
 from streaming_jsmf.corpus.totals import ranges_of_ids, sum_files, totals_of
 from streaming_jsmf.corpus.vocabulary import WordCounts, used_counts
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.workspace import TaskFiles, Workspace
-from streaming_jsmf.linalg.csr import count_columns
 from streaming_jsmf.storage.paths import StorePath, make_directory, sha256_of
 from streaming_jsmf.storage.replace import put_files
 from streaming_jsmf.storage.tables import write_ranges
@@ -99,15 +99,15 @@ class ShardWriter:
         Raises ``InputError`` if the columns or their types differ from those of the first batch.
         """
         self._check_schema(documents)
-        count_columns(documents.ids, documents.counts, self.document_frequency, self.term_count)
-        tokens = documents.tokens()
+        documents.bags.count_words(self.document_frequency, self.term_count)
+        tokens = documents.bags.tokens()
         start = 0
         while start < documents.n_documents:
-            stop = start + self._fitting(documents.indptr[start:], tokens[start:])
+            stop = start + self._fitting(documents.bags.indptr[start:], tokens[start:])
             if stop == start:
                 self._flush()
                 continue
-            self._push(documents.take(start, stop), tokens[start:stop])
+            self._push(documents.slice(start, stop), tokens[start:stop])
             start = stop
             if self._rows >= self._documents_limit or self._tokens >= self._limits.tokens_per_shard:
                 self._close_shard()
@@ -148,9 +148,9 @@ class ShardWriter:
 
     def _push(self, documents: Documents, tokens: NDArray[np.float64]) -> None:
         self._pieces.append(documents)
-        self._pending += len(documents.ids)
+        self._pending += len(documents.bags.ids)
         self._rows += documents.n_documents
-        self._nonzeros += len(documents.ids)
+        self._nonzeros += len(documents.bags.ids)
         self._tokens = float(np.cumsum(np.concatenate([[self._tokens], tokens]))[-1])
 
     def _flush(self) -> None:
@@ -190,7 +190,7 @@ class ShardWriter:
 
 
 def _schema(documents: Documents) -> Any:
-    counts = pa.int32() if documents.counts.dtype == np.int32 else pa.float32()
+    counts = pa.int32() if documents.bags.counts.dtype == np.int32 else pa.float32()
     fields = [
         pa.field("ids", pa.list_(pa.field("element", pa.int32(), nullable=False)), nullable=False),
         pa.field("counts", pa.list_(pa.field("element", counts, nullable=False)), nullable=False),
@@ -201,13 +201,8 @@ def _schema(documents: Documents) -> Any:
 
 def _table(pieces: list[Documents], schema: Any) -> Any:
     """Combine all pieces into one Arrow table; list offsets stay far below 2^31."""
-    lengths = np.concatenate([np.diff(piece.indptr) for piece in pieces])
-    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
-    ids = pa.array(np.concatenate([piece.ids for piece in pieces]))
-    counts = pa.array(np.concatenate([piece.counts for piece in pieces]))
     columns = [
-        pa.ListArray.from_arrays(offsets, ids, type=schema.field("ids").type),
-        pa.ListArray.from_arrays(offsets, counts, type=schema.field("counts").type),
+        *Bags.joined([piece.bags for piece in pieces]).lists(schema.types[:2]),
         pa.chunked_array([piece.document_id for piece in pieces]),
         *(
             pa.chunked_array([piece.metadata[name] for piece in pieces], schema.field(name).type)

@@ -19,9 +19,9 @@ import pyarrow as pa
 from dask.sizeof import sizeof
 from scipy.sparse import csr_array
 
+from streaming_jsmf.corpus.bags import Place, checked_bags
 from streaming_jsmf.corpus.footer import ShardCheck, open_parquet, reading
 from streaming_jsmf.corpus.format import Corpus, open_corpus
-from streaming_jsmf.corpus.records import Place, checked_bags
 from streaming_jsmf.corpus.sizeof import register_sizeof
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.run import Part
@@ -292,16 +292,11 @@ def _block(file: Any, unit: WorkUnit, n_words: int) -> csr_array[Any]:
     with reading(f"{unit.path}, row group {unit.row_group}"):
         table = file.read_row_group(unit.row_group, columns=["ids", "counts"], use_threads=False)
     ids, counts = (_one_array(table.column(name)) for name in ("ids", "counts"))
-    indptr, indices, values = checked_bags(ids, counts, n_words, Place(unit.path, unit.row_group))
-    # scipy copies the index arrays in products unless both are int32.
-    if indices.size < np.iinfo(np.int32).max:
-        indptr = indptr.astype(np.int32)
-    indices = indices.astype(indptr.dtype, copy=False)
-    block = csr_array((values, indices, indptr), shape=(indptr.size - 1, n_words), copy=False)
-    if unit.only is None:
-        return block
-    labels = labels_of(unit, unit.only.column, block.shape[0])
-    return block[[row for row, label in enumerate(labels) if label == unit.only.value]]
+    bags = checked_bags(ids, counts, n_words, Place(unit.path, unit.row_group))
+    if unit.only is not None:
+        labels = labels_of(unit, unit.only.column, len(bags))
+        bags = bags.take(np.array([label == unit.only.value for label in labels], bool))
+    return bags.matrix(n_words)
 
 
 def _one_array(column: Any) -> Any:

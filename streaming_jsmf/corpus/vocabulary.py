@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from streaming_jsmf.corpus.bags import Bags
 from streaming_jsmf.corpus.footer import is_string
 from streaming_jsmf.errors import InputError, StoreError, first_line, pass_on_machine
 from streaming_jsmf.storage.paths import read_bytes
@@ -43,12 +44,7 @@ def over_vocabulary(block: csr_array[Any], ids: NDArray[np.int64], n_words: int)
     """
     if len(ids) == n_words and np.array_equal(ids, np.arange(n_words)):
         return block
-    new_ids = ids[block.indices]
-    known = new_ids >= 0
-    before = np.concatenate([[0], np.cumsum(known)])
-    return csr_array(
-        (block.data[known], new_ids[known], before[block.indptr]), shape=(block.shape[0], n_words)
-    )
+    return Bags.of_matrix(block).mapped(ids).matrix(n_words)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ import pyarrow as pa
 from scipy.sparse import csr_array, issparse
 from upath import UPath
 
+from streaming_jsmf.corpus.bags import BATCH_NONZEROS, LARGEST_COUNT, SMALLEST_COUNT, Bags, Documents
 from streaming_jsmf.corpus.format import (
     DOCUMENTS,
     Corpus,
@@ -35,13 +36,6 @@ from streaming_jsmf.corpus.manifest import (
     VocabularyEntry,
     as_number,
     dump_manifest,
-)
-from streaming_jsmf.corpus.records import (
-    BATCH_NONZEROS,
-    LARGEST_COUNT,
-    SMALLEST_COUNT,
-    Documents,
-    narrow_counts,
 )
 from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter
 from streaming_jsmf.corpus.vocabulary import VOCABULARY_NAME, WordCounts, write_vocabulary
@@ -285,8 +279,7 @@ def _documents(block: csr_array[Any], first: int) -> Documents:
     block.data[block.data < SMALLEST_COUNT] = 0
     block.eliminate_zeros()
     ids = pa.array(np.arange(first, first + block.shape[0], dtype=np.int64))
-    indptr, words = block.indptr.astype(np.int64), block.indices.astype(np.int32)
-    return Documents(indptr, words, narrow_counts(block.data), ids, {})
+    return Documents(Bags.of_matrix(block).narrow(), ids)
 
 
 def wide(X: Any) -> Any:

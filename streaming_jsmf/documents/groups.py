@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_jsmf.config import EXCERPT_CHARACTERS
-from streaming_jsmf.corpus.records import free_name
+from streaming_jsmf.corpus.metadata import free_name
 from streaming_jsmf.documents.shares import SharesFile, is_text
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.linalg.typing import Floats, Integers

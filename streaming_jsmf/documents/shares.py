@@ -21,7 +21,7 @@ import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.footer import is_string
-from streaming_jsmf.corpus.records import free_name
+from streaming_jsmf.corpus.metadata import free_name
 from streaming_jsmf.display import escaped_cell
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.fingerprint import sealed, unsealed

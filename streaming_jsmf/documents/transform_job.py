@@ -17,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from streaming_jsmf.corpus.bags import Place
 from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.records import Place, document_ids, id_column, without_views
+from streaming_jsmf.corpus.metadata import document_ids, id_column, without_views
 from streaming_jsmf.corpus.units import Partition, WorkUnit
 from streaming_jsmf.documents.share_files import (
     TOPIC,

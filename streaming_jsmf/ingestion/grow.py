@@ -32,7 +32,7 @@ from streaming_jsmf.ingestion.losses import NothingLeftError, warn_of_losses
 from streaming_jsmf.ingestion.plan import plan_ingest
 from streaming_jsmf.ingestion.readers.listing import NoFilesError, find_files
 from streaming_jsmf.ingestion.repeats import ENTRIES_NAME, packed
-from streaming_jsmf.ingestion.revision import Batch, Revision, quarantined
+from streaming_jsmf.ingestion.revision import Additions, Revision, quarantined
 from streaming_jsmf.ingestion.tokens.stop_words import LANGUAGES, NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
 from streaming_jsmf.jobs.events import Listener
@@ -97,10 +97,10 @@ def grow_corpus(
             if not (gone.any() or followed.changed.any() or followed.new or again or unsettled):
                 _remove(added)
                 return known.corpus
-            batch = Batch.of_nothing(files, known)
+            additions = Additions.of_nothing(files, known)
             if plan is not None and plan[0].units:
-                batch = _read(*plan, batch, known, execution, listener)
-            change = Revision(known, files, followed, gone, again, batch)
+                additions = _read(*plan, additions, known, execution, listener)
+            change = Revision(known, files, followed, gone, again, additions)
             # Documents that lost to others which are gone.
             more = {
                 *change.files.filter(pa.array(change.wanted > 0))["path"].to_pylist()
@@ -196,8 +196,13 @@ def _as_before(request: IngestRequest, known: Known, source: str) -> IngestReque
 
 
 def _read(
-    planned: Ingest, origin: Origin, nothing: Batch, known: Known, execution: Execution, listener: Listener
-) -> Batch:
+    planned: Ingest,
+    origin: Origin,
+    nothing: Additions,
+    known: Known,
+    execution: Execution,
+    listener: Listener,
+) -> Additions:
     """Read the files that were chosen; documents that other files or texts replace stay until all are compared."""
     grown, settings = known.grown, known.manifest.settings
     rules: dict[str, Any] = {key: settings[key] for key in _RULES if key in settings}
@@ -214,10 +219,10 @@ def _read(
     except NothingLeftError as empty:
         warn_of_losses(empty.dropped, 0, empty.settings.get("tokens_read"))
         entries = np.concatenate([nothing.entries, *empty.entries])
-        return Batch(nothing.files, entries, None, empty.dropped, empty.settings, empty.quarantine)
+        return Additions(nothing.files, entries, None, empty.dropped, empty.settings, empty.quarantine)
     made = Known.at(folder.target)
     if made.grown.numbered != grown.numbered:
         wrong = "ids, and others are numbered" if grown.numbered else "no ids, and others have some"
         raise InputError(f"added documents have {wrong}; use {option.id} as for fit, or fit again")
     bad = quarantined(folder.target)
-    return Batch(made.files, made.entries, made, made.manifest.dropped, made.manifest.settings, bad)
+    return Additions(made.files, made.entries, made, made.manifest.dropped, made.manifest.settings, bad)

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from streaming_jsmf.corpus.footer import is_list
-from streaming_jsmf.corpus.records import without_views
+from streaming_jsmf.corpus.metadata import without_views
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.matrices import COUNTS, WORDS
 from streaming_jsmf.ingestion.readers.records import ID_NAMES, id_name

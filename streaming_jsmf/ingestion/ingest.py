@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import INGEST_SETTINGS, IngestRequest, request_of, settings_of, takes
 from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Dropped, as_number, losses_table
-from streaming_jsmf.corpus.records import OWN_COLUMNS, free_name
+from streaming_jsmf.corpus.metadata import OWN_COLUMNS, free_name
 from streaming_jsmf.corpus.shards import link_shards, task_directory, total_counts
 from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory, wanted_corpus
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.bags import Contents, read_source
 from streaming_jsmf.ingestion.columns import choose_types
 from streaming_jsmf.ingestion.files import FILES_NAME, SourceFiles
+from streaming_jsmf.ingestion.first_pass import Contents, read_source
 from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.job import Column, Ingest, Piece
 from streaming_jsmf.ingestion.losses import (
@@ -46,7 +46,7 @@ from streaming_jsmf.ingestion.repeats import (
     read_entries,
 )
 from streaming_jsmf.ingestion.reuse import ASKED, is_made, needs_no_other_file, what_is_asked
-from streaming_jsmf.ingestion.shards import REWRITE, WRITE, write_shards
+from streaming_jsmf.ingestion.second_pass import REWRITE, WRITE, write_shards
 from streaming_jsmf.ingestion.words import (
     choose_words,
     counts_of,

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from streaming_jsmf.corpus.bags import Documents, Place, checked_bags
 from streaming_jsmf.corpus.footer import Shard, open_parquet
 from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import Manifest
-from streaming_jsmf.corpus.records import OWN_COLUMNS, Documents, Place, checked_bags
+from streaming_jsmf.corpus.metadata import OWN_COLUMNS
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.files import (
     FILES_NAME,
@@ -73,7 +74,7 @@ class Known:
                 place = Place(path, number)
                 bags = checked_bags(columns["ids"], columns["counts"], self.corpus.n_words, place)
                 rest = {name: values for name, values in columns.items() if name not in OWN_COLUMNS}
-                yield Documents(*bags, columns["document_id"], rest)
+                yield Documents(bags, columns["document_id"], rest)
 
     def _ids(self) -> Any:
         chunks = []

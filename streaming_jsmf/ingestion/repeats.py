@@ -22,8 +22,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
+from streaming_jsmf.corpus.bags import Bags
 from streaming_jsmf.corpus.totals import files_of, list_files, ranges_of_hashes
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.job import Ingest, Piece
@@ -128,25 +128,18 @@ def _hashed(ids: Any, *, as_texts: bool, passages: bool) -> tuple[NDArray[np.uin
     return hashes[:, 0], hashes[:, 1], order
 
 
-def contents_keys(
-    keys: NDArray[Any],
-    indptr: NDArray[Any],
-    codes: NDArray[Any],
-    counts: NDArray[Any],
-    words: NDArray[np.uint64],
-) -> NDArray[Any]:
+def contents_keys(keys: NDArray[Any], bags: Bags, words: NDArray[np.uint64]) -> NDArray[Any]:
     """Return keys with the hashes of the bags, in the same order, without those of empty documents.
 
     A hash is the sum, modulo 2^64, of the hashes of the words, (words, 2), each times a random number for its count. It
     does not depend on the order of words.
     """
     keys = keys.copy()
-    weights = np.full(len(counts), _number_of(np.ones(1))[0])
-    others = np.flatnonzero(counts != 1)
-    weights[others] = _number_of(counts[others])
-    bags = csr_array((weights, codes, indptr), shape=(len(indptr) - 1, len(words)))
-    keys["high"], keys["low"] = (bags @ words).T
-    return keys[np.diff(indptr) > 0]
+    weights = np.full(len(bags.counts), _number_of(np.ones(1))[0])
+    others = np.flatnonzero(bags.counts != 1)
+    weights[others] = _number_of(bags.counts[others])
+    keys["high"], keys["low"] = (replace(bags, counts=weights).matrix(len(words)) @ words).T
+    return keys[bags.lengths > 0]
 
 
 def _number_of(counts: NDArray[Any]) -> NDArray[np.uint64]:

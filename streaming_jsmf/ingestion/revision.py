@@ -15,10 +15,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from streaming_jsmf.corpus.bags import Documents
 from streaming_jsmf.corpus.footer import Shard, open_parquet
 from streaming_jsmf.corpus.format import DOCUMENTS, QUARANTINE_NAME, Corpus, open_corpus
 from streaming_jsmf.corpus.manifest import Dropped, Json, ShardEntry, as_number
-from streaming_jsmf.corpus.records import OWN_COLUMNS, Documents
+from streaming_jsmf.corpus.metadata import OWN_COLUMNS
 from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter
 from streaming_jsmf.corpus.vocabulary import WordCounts
 from streaming_jsmf.corpus.write import Origin, finish_directory
@@ -36,9 +37,8 @@ from streaming_jsmf.ingestion.known import Known
 from streaming_jsmf.ingestion.losses import DUPLICATE, REASONS, STEPS
 from streaming_jsmf.ingestion.repeats import ENTRIES_NAME, ENTRY, packed, settled
 from streaming_jsmf.ingestion.reuse import ASKED
-from streaming_jsmf.ingestion.shards import as_known
+from streaming_jsmf.ingestion.second_pass import as_known
 from streaming_jsmf.ingestion.words import NEW_TOKENS, NEW_WORDS
-from streaming_jsmf.linalg.csr import count_columns
 from streaming_jsmf.storage.paths import StorePath, exists, make_directory
 from streaming_jsmf.storage.replace import (
     file_written,
@@ -68,7 +68,7 @@ _LOST = {
 
 
 @dataclass(frozen=True)
-class Batch:
+class Additions:
     """What was read: ``entries``, by the number of the file in ``files``, and the corpus, unless nothing was kept."""
 
     files: Any
@@ -79,7 +79,7 @@ class Batch:
     quarantine: Sequence[Any] = ()
 
     @classmethod
-    def of_nothing(cls, files: SourceFiles, known: Known) -> Batch:
+    def of_nothing(cls, files: SourceFiles, known: Known) -> Additions:
         none = np.zeros(len(files.states), np.int64)
         table = files.table(none, numbered=known.grown.numbered, kinds={})
         return cls(table, np.empty(0, ENTRY))
@@ -113,19 +113,19 @@ class Revision:
         followed: Followed,
         gone: NDArray[np.bool_],
         again: frozenset[str],
-        batch: Batch,
+        added: Additions,
     ) -> None:
-        self.known, self.followed, self.gone, self.again, self.batch = known, followed, gone, again, batch
+        self.known, self.followed, self.gone, self.again, self.added = known, followed, gone, again, added
         leaving = gone | followed.changed | (followed.held & _has(known.files, again))
-        is_read = _has(batch.files, followed.new | again)
-        arrival = pa.array(np.full(batch.files.num_rows, source.arrival(known.files)))
-        theirs = batch.files.set_column(SCHEMA.get_field_index("arrival"), "arrival", arrival)
+        is_read = _has(added.files, followed.new | again)
+        arrival = pa.array(np.full(added.files.num_rows, source.arrival(known.files)))
+        theirs = added.files.set_column(SCHEMA.get_field_index("arrival"), "arrival", arrival)
         rows = [known.files.filter(pa.array(~leaving)), theirs.filter(pa.array(is_read))]
         self.files = pa.concat_tables([table.replace_schema_metadata(None) for table in rows])
-        self.entries = np.concatenate([known.entries, batch.entries])
+        self.entries = np.concatenate([known.entries, added.entries])
         numbers = np.where(leaving, -1, np.cumsum(~leaving) - 1)
-        added = np.where(is_read, np.cumsum(is_read) - 1 + (~leaving).sum(), -1)
-        self.entries["file"] = np.append(numbers[known.entries["file"]], added[batch.entries["file"]])
+        later = np.where(is_read, np.cumsum(is_read) - 1 + (~leaving).sum(), -1)
+        self.entries["file"] = np.append(numbers[known.entries["file"]], later[added.entries["file"]])
         settings, self.before = known.manifest.settings, self.entries["step"].copy()
         drop = settings.get("duplicates") == "drop"
         here = self.entries["file"] >= 0
@@ -151,7 +151,7 @@ class Revision:
                 number,
             )
         every = [
-            (made, shard) for made in (self.known, self.batch.made) if made for shard in made.corpus.shards
+            (made, shard) for made in (self.known, self.added.made) if made for shard in made.corpus.shards
         ]
         ends = np.cumsum([shard.rows for _, shard in every])
         held = np.split(np.flatnonzero(self.before == 0), ends[:-1])
@@ -170,7 +170,7 @@ class Revision:
             write_table(made / ENTRIES_NAME, packed(entries))
             files = self._files()
             write_table(made / FILES_NAME, files)
-            if bad := [*quarantined(place), *self.batch.quarantine]:
+            if bad := [*quarantined(place), *self.added.quarantine]:
                 with file_written(made / QUARANTINE_NAME) as beside:
                     pq.write_table(pa.concat_tables(bad), beside, compression="zstd")
             forms = corpus.vocabulary().forms
@@ -211,13 +211,13 @@ class Revision:
                 for documents in corpus.documents(shard):
                     mine, rows = rows[: documents.n_documents], rows[documents.n_documents :]
                     stay, leaves = self.kept[mine], mine[~self.kept[mine]]
-                    gone = _chosen(documents, ~stay)
-                    count_columns(gone.ids, gone.counts, *lost)
+                    gone = documents.take(~stay)
+                    gone.bags.count_words(*lost)
                     steps = np.where(self.entries["file"][leaves] < 0, 0, self.entries["step"][leaves])
                     lost_documents += np.bincount(steps, minlength=len(STEPS))
-                    lost_tokens += np.bincount(steps, gone.tokens(), minlength=len(STEPS))
+                    lost_tokens += np.bincount(steps, gone.bags.tokens(), minlength=len(STEPS))
                     if stay.any():
-                        writer.write(_conformed(_chosen(documents, stay), schema))
+                        writer.write(_conformed(documents.take(stay), schema))
             written = writer.close()
         finally:
             writer.abort()
@@ -227,8 +227,8 @@ class Revision:
             name = f"part-{number:05d}.parquet"
             put_files([(folder / entry.name, made / DOCUMENTS / name)])
             found.append(entry.model_copy(update={"name": name}))
-        if self.batch.made:
-            new = self.batch.made.corpus.vocabulary()
+        if self.added.made:
+            new = self.added.made.corpus.vocabulary()
             frequency, tokens = frequency + new.document_frequency, tokens + new.term_count
         dropped = [
             Dropped(step=step, reason=why, documents=int(lost_documents[i]), tokens=as_number(lost_tokens[i]))
@@ -241,7 +241,7 @@ class Revision:
     def _origin(self, lost: Sequence[Dropped], since: str, files: Any) -> Origin:
         """The origin of the grown corpus: read = kept + dropped still holds."""
         manifest, settings = self.known.manifest, dict[str, Json](self.known.manifest.settings)
-        read = dict(self.batch.read)
+        read = dict(self.added.read)
         if settings.get("duplicates") == "drop":
             read["duplicate_documents"] = int(
                 np.sum((self.entries["step"] == DUPLICATE) & (self.before != DUPLICATE))
@@ -252,12 +252,12 @@ class Revision:
         settings |= {key: as_number(_number(read, key) + _number(settings, key)) for key in _READ}
         settings[NEW_WORDS] = read.get(NEW_WORDS, settings.get(NEW_WORDS))
         changes[NEW_TOKENS] += int(_number(read, NEW_TOKENS))
-        if self.batch.made:
-            changes["tokens_added"] += int(self.batch.made.manifest.totals.tokens)
+        if self.added.made:
+            changes["tokens_added"] += int(self.added.made.manifest.totals.tokens)
         settings |= {key: as_number(_number(settings, key) + changes[key]) for key in CHANGES}
         settings.pop(ASKED, None)
         request = {**manifest.request, "grown": fingerprint({"files": files.to_pydict()})}
-        dropped = _added_up([*manifest.dropped, *self.batch.dropped, *lost])
+        dropped = _added_up([*manifest.dropped, *self.added.dropped, *lost])
         return Origin(dropped, manifest.attribution, manifest.source, settings, request)
 
     def _changes(self) -> Counter[str]:
@@ -270,7 +270,7 @@ class Revision:
         out, into = (self.before == 0) & ~self.kept & here, self.kept & ~here
         read_again = np.append(
             _has(self.known.files, self.again)[self.known.entries["file"]],
-            _has(self.batch.files, self.again)[self.batch.entries["file"]],
+            _has(self.added.files, self.again)[self.added.entries["file"]],
         )
         same = int(np.isin(names[out & read_again], names[into & read_again]).sum())
         both = int(np.isin(names[out], names[into]).sum()) if by_id else same
@@ -305,14 +305,6 @@ def _added_up(dropped: Sequence[Dropped]) -> tuple[Dropped, ...]:
     return tuple(found.values())
 
 
-def _chosen(documents: Documents, rows: NDArray[np.bool_]) -> Documents:
-    lengths, mask = np.diff(documents.indptr), pa.array(rows)
-    held, indptr = np.repeat(rows, lengths), np.concatenate([[0], np.cumsum(lengths[rows])])
-    rest = {name: values.filter(mask) for name, values in documents.metadata.items()}
-    ids = documents.document_id.filter(mask)
-    return Documents(indptr, documents.ids[held], documents.counts[held], ids, rest)
-
-
 def _conformed(documents: Documents, schema: Any) -> Documents:
     """The documents with the columns and types of a corpus; those that they lack are null, others are left out."""
     absent = pa.nulls(documents.n_documents)
@@ -323,4 +315,5 @@ def _conformed(documents: Documents, schema: Any) -> Documents:
     }
     ids = as_known(documents.document_id, schema.field("document_id").type, "ids")
     kind = schema.field("counts").type.value_type.to_pandas_dtype()
-    return replace(documents, document_id=ids, metadata=columns, counts=documents.counts.astype(kind))
+    bags = replace(documents.bags, counts=documents.bags.counts.astype(kind))
+    return Documents(bags, ids, columns)

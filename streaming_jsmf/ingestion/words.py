@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import AUTO, Curation, TokenOptions
+from streaming_jsmf.corpus.bags import Bags
 from streaming_jsmf.corpus.curation import (
     Selection,
     least_documents,
@@ -46,7 +47,6 @@ from streaming_jsmf.ingestion.tokens.stop_words import (
     LEAST_DOCUMENTS,
     RUNS,
     UNKNOWN,
-    Bags,
     chosen_languages,
     count_languages,
     load_stop_words,
@@ -263,14 +263,11 @@ def count_group(ingest: Ingest, group: Group) -> Record:
         bad = ((unit, BadRecords(ingest.on_bad_record, unit, ingest.source.place)) for unit in group.units)
         for batch in (batch for unit in bad for batch in ingest.source.read(*unit)):
             documents += batch.n_documents
-            languages += count_languages(sampled(batch))
-            number_of = {"minlength": len(batch.dictionary)}
-            counts = {
-                "word": batch.dictionary.cast(pa.string()),
-                "document_frequency": np.bincount(batch.codes, **number_of),
-                "term_count": np.bincount(batch.codes, weights=batch.counts, **number_of),
-            }
-            held.append(pa.table(counts))
+            languages += count_languages(sampled(batch.bags))
+            words = batch.bags.words.cast(pa.string())
+            frequency, total = np.zeros(len(words), np.int64), np.zeros(len(words))
+            batch.bags.count_words(frequency, total)
+            held.append(pa.table({"word": words, "document_frequency": frequency, "term_count": total}))
             if sum(table.num_rows for table in held) >= TABLE_ROWS:
                 tokens += _write(ingest, held, directory, number)
                 held, number = [], number + 1

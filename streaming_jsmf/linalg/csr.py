@@ -165,18 +165,6 @@ def apply_gram(
     return product
 
 
-def count_columns(
-    columns: NDArray[Any], counts: NDArray[Any], frequency: NDArray[Any], total: Floats
-) -> None:
-    """Add the entries of a CSR matrix to the number and the sum of each column, both (columns,).
-
-    Counts are added one at a time: sums per batch would make rounding depend on the batches.
-    """
-    frequency += np.bincount(columns, minlength=frequency.size)
-    # NumPy is ten times slower if it must convert each count.
-    np.add.at(total, columns, counts.astype(np.float64, copy=False))
-
-
 def row_arrays(
     name: str, indptr: NDArray[Any], columns: NDArray[Any], values: NDArray[Any]
 ) -> dict[str, NDArray[Any]]:

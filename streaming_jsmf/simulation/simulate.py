@@ -24,9 +24,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import SimulationSettings, settings_of, takes
+from streaming_jsmf.corpus.bags import Bags, Documents
 from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import Json
-from streaming_jsmf.corpus.records import Documents
 from streaming_jsmf.corpus.shards import (
     LAYOUT,
     TOKENS_PER_SHARD,
@@ -212,7 +212,7 @@ def write_part(simulation: Simulation, part: int) -> Record:
     def fill(writer: ShardWriter) -> None:
         for number in range(first // size, -(-stop // size)):
             batch, start = simulate_batch(sampler, settings.n_documents, number), number * size
-            writer.write(batch.take(max(first - start, 0), min(stop - start, batch.n_documents)))
+            writer.write(batch.slice(max(first - start, 0), min(stop - start, batch.n_documents)))
 
     limits = ShardLimits(tokens_per_shard=np.inf, documents_per_shard=simulation.documents_per_shard)
     ranges = settings.n_words, simulation.n_ranges
@@ -321,10 +321,10 @@ def simulate_batch(sampler: Sampler, n_documents: int, number: int) -> Documents
         start = stop
     count = min(size, n_documents - first)
     identity = pa.array(np.arange(first, first + size, dtype=np.int64))
-    return _bags(keys, bits, size, identity).take(0, count)
+    return _documents(keys, bits, size, identity).slice(0, count)
 
 
-def _bags(
+def _documents(
     keys: NDArray[np.uint32] | NDArray[np.uint64], bits: int, size: int, identity: pa.Array
 ) -> Documents:
     """Count tokens, encoded as unsigned (document << bits) + word, into ``size`` bags. Sorts ``keys`` in place."""
@@ -336,7 +336,7 @@ def _bags(
     ids = (pairs & kind(2**bits - 1)).astype(np.int32)
     lengths = np.bincount((pairs >> kind(bits)).astype(np.int64), minlength=size)
     indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return Documents(indptr, ids, counts, identity, {})
+    return Documents(Bags(indptr, ids, counts), identity)
 
 
 #: The sampler last used in this process: tasks carry only the settings, and the tables are built once.

@@ -10,15 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
+from streaming_jsmf.corpus.bags import Bags
 from streaming_jsmf.ingestion.readers.base import UnreadableError, limits
 from streaming_jsmf.ingestion.readers.files import is_compressed, read_pieces, size_of
 from streaming_jsmf.ingestion.readers.formats import too_long
-from streaming_jsmf.ingestion.readers.matrices import NO_COUNT, are_counts, batches_of, sums
-
-#: Documents, words, and counts, of equal length.
-Entries = tuple[NDArray[Any], ...]
+from streaming_jsmf.ingestion.readers.matrices import NO_COUNT, are_counts, record_batches
 
 
 class Header(NamedTuple):
@@ -63,17 +60,17 @@ def documents(path: str, stream: Any, header: Header, words: Sequence[str]) -> I
             f"it declares {header.n_documents} documents and {header.n_entries} counts, so more than {most} documents "
             "would be empty; correct the numbers or leave such documents out"
         )
-    held: Entries = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, header.types[-1]))
+    held = [np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, header.types[-1])]
     start, n_found = 1, 0
     for line, block in _blocks(stream, header.n_lines + 1):
         found = _checked(_parsed(block, header, line), header, start, block, line)
         n_found += len(found[0])
-        held = tuple(np.concatenate(pair) for pair in zip(held, found, strict=True))
+        held = [np.concatenate(pair) for pair in zip(held, found, strict=True)]
         if len(held[0]):
             stop = int(held[0][-1])  # the last document may go on
             cut = int(np.searchsorted(held[0], stop))
             yield from _batches(held, cut, range(start, stop), words)
-            held, start = tuple(values[cut:] for values in held), stop
+            held, start = [values[cut:] for values in held], stop
     yield from _batches(held, len(held[0]), range(start, header.n_documents + 1), words)
     if n_found != header.n_entries:
         raise UnreadableError(
@@ -82,13 +79,12 @@ def documents(path: str, stream: Any, header: Header, words: Sequence[str]) -> I
         )
 
 
-def _batches(entries: Entries, cut: int, numbers: range, words: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    document, word, count = (values[:cut] for values in entries)
-    at, totals = sums((document - numbers.start) * len(words) + word - 1, count)
-    whole = count.dtype.kind == "i"
-    ends = np.searchsorted(document[at], np.arange(numbers.start, numbers.stop + 1))
-    values = totals.astype(np.int64) if whole else totals
-    yield from batches_of(csr_array((values, word[at] - 1, ends), shape=(len(numbers), len(words))), words)
+def _batches(
+    columns: list[NDArray[Any]], cut: int, numbers: range, words: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    document, word, count = (values[:cut] for values in columns)
+    entries = document - numbers.start, (word - 1).astype(np.int32), count
+    return record_batches(Bags.summed(*entries, len(numbers), pa.array(words, pa.string())))
 
 
 def _blocks(stream: Any, first: int) -> Iterator[tuple[int, bytes]]:
@@ -153,7 +149,9 @@ def _parsed_slowly(block: str, header: Header, line: int) -> list[NDArray[Any]]:
     return columns
 
 
-def _checked(columns: list[NDArray[Any]], header: Header, start: int, block: bytes, line: int) -> Entries:
+def _checked(
+    columns: list[NDArray[Any]], header: Header, start: int, block: bytes, line: int
+) -> list[NDArray[Any]]:
     """Return documents, words and counts; raises UnreadableError for the first line that has a wrong one."""
     document, word = columns[header.document], columns[1 - header.document]
     count = columns[2] if len(columns) > 2 else np.ones(len(word), header.types[-1])
@@ -172,7 +170,7 @@ def _checked(columns: list[NDArray[Any]], header: Header, start: int, block: byt
             reason = f"document {document[i]} comes after document {before}; sort the lines by document{header.hint}"
         texts = [number for number, text in enumerate(block.split(b"\n"), line) if text.strip()]
         raise UnreadableError(f"line {texts[i]}: {reason}")
-    return document, word, count
+    return [document, word, count]
 
 
 def shown(text: str) -> str:

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import OnBadRecord, ReaderName
+from streaming_jsmf.corpus.bags import Bags, Documents
 from streaming_jsmf.corpus.footer import is_string
 from streaming_jsmf.corpus.manifest import Json
-from streaming_jsmf.corpus.records import Counts
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
@@ -132,22 +132,16 @@ class Records:
     original: Callable[[int], bytes] | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """m documents as read from a source.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Batch(Documents):
+    """m documents as read from a source; without ``bags.words``, their ids are those of the source's vocabulary.
+
+    A column that is only guessed to hold ids (see ``Reader.id_was_named``) may have any type, and nulls. Columns of
+    metadata and their types may differ between batches: a type is chosen at the end, when all values are known.
 
     Attributes
     ----------
-    indptr : (m + 1,) int64, starts at 0.
-    codes : (nonzeros,) int32 indices into ``dictionary``, or into the source's vocabulary if that is None. Distinct
-        within a document, in any order.
-    counts : (nonzeros,) int32 or float32; positive and finite.
     rows : (m,) int64; the row or line of each record within its unit, from 0, for messages.
-    document_id : Arrow array of m int64 or strings without nulls; None if the source has no ids. A column that is only
-        guessed to hold ids (see ``Reader.id_was_named``) may have any type, and nulls.
-    metadata : Arrow arrays of length m by column name. Columns and types may differ between batches: a type is chosen
-        at the end, when all values are known.
-    dictionary : Arrow array of distinct strings, or None.
     numbers : (m,) int64; the number of each record within its unit, from 0, counting bad records: added over the units,
         it is the id of a document without one, and passages of a document share it. None if it is the same as ``rows``.
     notes : By metadata column, what was repaired or left out.
@@ -155,21 +149,15 @@ class Batch:
     forms : See ``TokenLists``.
     """
 
-    indptr: NDArray[Any]
-    codes: NDArray[Any]
-    counts: Counts
     rows: NDArray[Any]
-    document_id: Any = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    dictionary: Any = None
     numbers: NDArray[Any] | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
     boilerplate: tuple[int, int] = (0, 0)
     forms: Any = None
 
-    @property
-    def n_documents(self) -> int:
-        return len(self.rows)
+    def _with(self, bags: Bags, rows: Any) -> Self:
+        numbers = None if self.numbers is None else self.numbers[rows]
+        return replace(super()._with(bags, rows), rows=self.rows[rows], numbers=numbers)
 
     @property
     def n_records(self) -> int:

@@ -65,7 +65,8 @@ class CountedSource(RecordReader):
         with bad.unreadable_file():
             for records in form.records(unit, self.options, bad):
                 batch = self.bags(records, bad)
-                yield replace(batch, rows=batch.rows + self.first_number, dictionary=None)
+                bags = replace(batch.bags, words=None)  # those of the vocabulary
+                yield replace(batch, bags=bags, rows=batch.rows + self.first_number)
 
 
 class NpzSource(CountedSource):

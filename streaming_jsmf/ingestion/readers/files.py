@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from fsspec.spec import AbstractBufferedFile
 
 from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
-from streaming_jsmf.corpus.records import registers_pandas
+from streaming_jsmf.corpus.metadata import registers_pandas
 from streaming_jsmf.errors import InputError, StreamingJSMFError, first_line, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import UnreadableError
 from streaming_jsmf.ingestion.readers.compression import CODECS, MAGIC, PIECE, STREAM_ERRORS, recoded

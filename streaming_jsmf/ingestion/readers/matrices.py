@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT, narrow_counts
+from streaming_jsmf.corpus.bags import LARGEST_COUNT, SMALLEST_COUNT, Bags
 from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, read_vocabulary
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Records, UnreadableError, limits
+from streaming_jsmf.ingestion.readers.base import BadRecords, Records, UnreadableError, limits
 from streaming_jsmf.ingestion.readers.files import find_beside
 
 #: Columns of a bag of words: lists of words, and lists of their counts.
@@ -53,47 +53,19 @@ def batches_of(
         matrix.check_format(full_check=True)
     except ValueError as error:
         raise UnreadableError(f"its arrays do not fit together ({error}); write the matrix again") from error
-    indptr, dictionary = matrix.indptr.astype(np.int64), pa.array(words, pa.string())
     data = matrix.data.astype(np.uint8) if matrix.dtype.kind == "b" else matrix.data
-    for start, stop in pairwise(row_cuts(indptr, limits.BATCH_VALUES)):
-        inside = slice(indptr[start], indptr[stop])
-        ends = pa.array((indptr[start : stop + 1] - indptr[start]).astype(np.int32))
-        codes = pa.array(matrix.indices[inside].astype(np.int32, copy=False))
-        named = pa.DictionaryArray.from_arrays(codes, dictionary, ordered=True)
-        held = {
-            WORDS: pa.ListArray.from_arrays(ends, named),
-            COUNTS: pa.ListArray.from_arrays(ends, pa.array(data[inside])),
-        }
+    ids = matrix.indices.astype(np.int32, copy=False)
+    return record_batches(
+        Bags(matrix.indptr.astype(np.int64), ids, data, pa.array(words, pa.string())), columns
+    )
+
+
+def record_batches(bags: Bags, columns: Mapping[str, Any] | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield bags, and ``columns`` of their documents, as record batches of about ``BATCH_VALUES`` values."""
+    for start, stop in pairwise(row_cuts(bags.indptr, limits.BATCH_VALUES)):
+        held = dict(zip(BAGS, bags.slice(start, stop).lists(), strict=True))
         more = {name: values.slice(start, stop - start) for name, values in (columns or {}).items()}
         yield pa.record_batch({**held, **more})
-
-
-def sums(
-    keys: NDArray[np.int64], counts: NDArray[Any], *, by_size: bool = False
-) -> tuple[Any, NDArray[np.float64]]:
-    """Return where each distinct key comes first, in ascending order of keys, and the sum of its counts.
-
-    Counts are added one by one in the given order, or ``by_size``, so that the bits depend on neither the machine nor
-    the blocks.
-    """
-    if (np.diff(keys) > 0).all():
-        return slice(None), counts.astype(np.float64)
-    order = _stable_order(keys)
-    keys, counts = keys[order], counts[order]
-    new = np.diff(keys, prepend=-1) != 0
-    if by_size:
-        again = np.flatnonzero(~(new & np.append(new[1:], True)))
-        counts[again] = counts[again[np.lexsort((counts[again], keys[again]))]]
-    totals = np.bincount(np.cumsum(new) - 1, counts)
-    return order[new], totals.astype(np.float64, copy=False)
-
-
-def _stable_order(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the stable order of keys from 0 on. NumPy sorts 16 bits at a time several times faster than 64."""
-    order = np.argsort(keys.astype(np.uint16), kind="stable")
-    for shift in range(16, int(keys.max()).bit_length(), 16):
-        order = order[np.argsort((keys[order] >> shift).astype(np.uint16), kind="stable")]
-    return order
 
 
 #: Why a count cannot be used.
@@ -142,45 +114,34 @@ def list_faults(records: Records) -> dict[int, str]:
     return faults
 
 
-def bags_of(records: Records, bad: BadRecords) -> tuple[Batch, Any]:
-    """Return the bags of words of records without ``list_faults``, and a mask of the records that they are of.
+def bags_of(records: Records, bad: BadRecords) -> tuple[Bags, NDArray[np.bool_]]:
+    """Return the bags of words of records without ``list_faults``, and a mask of those that can be used.
 
-    A record with a count that cannot be used goes to ``bad``. Zeros are dropped, and repeated words summed. Integer and
-    boolean counts become int32, others float32.
+    A record with a count that cannot be used goes to ``bad``. Zeros are dropped, and repeated words summed.
     """
     lists, stored = records.columns[WORDS], records.columns[COUNTS].flatten().to_numpy(zero_copy_only=False)
     indptr = np.append(0, np.cumsum(np.asarray(pc.list_value_length(lists)), dtype=np.int64))
     words = lists.flatten()
     if not pa.types.is_dictionary(words.type):
         words = words.dictionary_encode()
-    codes, n_words = np.asarray(words.indices), len(words.dictionary)
-    m, whole = len(lists), stored.dtype.kind in "iub"
-    document = np.repeat(np.arange(m), np.diff(indptr))
+    given = Bags(indptr, np.asarray(words.indices), stored, words.dictionary)
+    document, whole = given.rows, stored.dtype.kind in "iub"
     counts = stored if whole else stored.astype(np.float64)
-    kept = np.ones(m, bool)
+    kept = np.ones(len(given), bool)
 
     def refuse(documents: NDArray[Any], wrong: NDArray[np.bool_], explain: Callable[[int], str]) -> None:
         positions = np.flatnonzero(wrong)
         for row, i in zip(*np.unique(documents[positions], return_index=True), strict=True):
             kept[row] = False
-            inside = slice(int(indptr[row]), int(indptr[row + 1]))
-            record = " ".join(f"{w}:{c}" for w, c in zip(codes[inside], stored[inside], strict=True))
+            bag = given.slice(row, row + 1)
+            record = " ".join(f"{w}:{c}" for w, c in zip(bag.ids, bag.counts, strict=True))
             bad.refuse(int(records.rows[row]), explain(int(positions[i])), record)
 
     good = (counts == 0) | are_counts(counts, whole)
     refuse(document, ~good, lambda i: f"count {stored[i]} {NO_COUNT}")
     chosen = kept[document] & (counts != 0)
-    document, word = document[chosen], codes[chosen].astype(np.int64)
-    at, totals = sums(document * n_words + word, counts[chosen])
-    document, word = document[at], word[at]
-    refuse(document, totals > LARGEST_COUNT, lambda i: too_large(totals[i], f"{word[i]} (from 0)"))
-    chosen = kept[document]
-    lengths = np.bincount(document[chosen], minlength=m)[kept]
-    batch = Batch(
-        np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        word[chosen].astype(np.int32),
-        narrow_counts(totals[chosen].astype(np.int64 if whole else np.float64)),
-        records.rows[kept],
-        dictionary=words.dictionary,
+    bags = Bags.summed(document[chosen], given.ids[chosen], counts[chosen], len(given), given.words)
+    refuse(
+        bags.rows, bags.counts > LARGEST_COUNT, lambda i: too_large(bags.counts[i], f"{bags.ids[i]} (from 0)")
     )
-    return batch, pa.array(kept)
+    return bags, kept

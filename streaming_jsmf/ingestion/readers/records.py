@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import EXCERPT, ReaderName, TextOptions
 from streaming_jsmf.corpus.footer import is_list, is_string
-from streaming_jsmf.corpus.records import free_name
+from streaming_jsmf.corpus.metadata import free_name
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
@@ -126,14 +126,10 @@ class RecordReader(Source):
     def bags(self, records: Records, bad: BadRecords) -> Batch:
         """Return the documents of records that are bags of words (``matrices.BAGS``)."""
         good = self.usable(records, list_faults(records), bad)
-        batch, kept = bags_of(good, bad)
+        bags, kept = bags_of(good, bad)
         ids, metadata, notes = self.metadata({n: v for n, v in good.columns.items() if n not in BAGS})
-        return replace(
-            batch,
-            document_id=None if ids is None else ids.filter(kept),
-            metadata={name: values.filter(kept) for name, values in metadata.items()},
-            notes=notes,
-        )
+        batch = Batch(bags, ids, metadata, rows=good.rows, notes=notes).take(kept)
+        return replace(batch, bags=batch.bags.narrow())
 
 
 class TextReader(RecordReader):
@@ -201,12 +197,19 @@ class TextReader(RecordReader):
             given = metadata.get(EXCERPT, pa.nulls(len(rows), pa.string()))
             # A column of the source with this name stays.
             metadata[EXCERPT] = pc.coalesce(given, tokens.excerpts) if holds_strings(given.type) else given
-        indptr, codes, counts = count_codes(tokens)
-        batch = Batch(indptr, codes, counts, rows, dictionary=tokens.dictionary, forms=tokens.forms)
+        bags = count_codes(tokens)
         if getattr(self.options, "language_column", False):
-            metadata[free_name("language", metadata)] = languages_of(batch)
+            metadata[free_name("language", metadata)] = languages_of(bags)
         notes = {**repaired, **notes, **doubts(texts)}
-        return replace(batch, document_id=ids, metadata=metadata, notes=notes, boilerplate=tokens.boilerplate)
+        return Batch(
+            bags,
+            ids,
+            metadata,
+            rows=rows,
+            notes=notes,
+            boilerplate=tokens.boilerplate,
+            forms=tokens.forms,
+        )
 
 
 def numbered(batches: Iterable[Batch], bad: BadRecords) -> Iterator[Batch]:

@@ -29,7 +29,7 @@ from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.corpus.format import require_no_store
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.errors import InputError, Option, option
-from streaming_jsmf.ingestion.readers.bags import BagSource, BasketSource
+from streaming_jsmf.ingestion.readers.bag_of_words import BagSource, BasketSource
 from streaming_jsmf.ingestion.readers.base import PATH_OPTIONS, Source, UnreadableError
 from streaming_jsmf.ingestion.readers.counted import DocwordSource, H5adSource, MatrixMarketSource, NpzSource
 from streaming_jsmf.ingestion.readers.files import bare_suffix, file_name, is_archive, is_tar

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from streaming_jsmf.corpus.records import registers_pandas
+from streaming_jsmf.corpus.metadata import registers_pandas
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import RatingsOptions, ReaderName
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.readers.bags import read_bucket, write_buckets
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     Format,
@@ -34,6 +33,7 @@ from streaming_jsmf.ingestion.readers.files import (
     open_raw,
     size_of,
 )
+from streaming_jsmf.ingestion.readers.group_by import read_bucket, write_buckets
 from streaming_jsmf.ingestion.readers.listing import is_parquet
 from streaming_jsmf.ingestion.readers.matrices import NO_COUNT, are_counts
 from streaming_jsmf.ingestion.readers.records import RecordFiles

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from streaming_jsmf.corpus.bags import Bags
 from streaming_jsmf.linalg.compiled import compiled
 
 Form = Literal["NFC", "NFKC"]
@@ -222,13 +223,13 @@ def _with_ordered_marks(run: re.Match[str]) -> str:
     return "".join("".join(sorted(marks, key=_ORDER) if ordered else marks) for ordered, marks in groups)
 
 
-def count_codes(tokens: TokenLists) -> Any:
-    """Return indptr, codes and counts of each document, codes in order of first use. One pass without sorting."""
+def count_codes(tokens: TokenLists) -> Bags:
+    """Return the bags of the documents, with codes in order of first use. One pass without sorting."""
     places = np.full(len(tokens.dictionary), -1, np.int64)
     distinct, counts = (np.empty(len(tokens.codes), np.int32) for _ in range(2))
     ends = np.zeros(len(tokens.indptr), np.int64)
     _count(tokens.indptr, tokens.codes, places, distinct, counts, ends)
-    return ends, distinct[: ends[-1]].copy(), counts[: ends[-1]].copy()
+    return Bags(ends, distinct[: ends[-1]].copy(), counts[: ends[-1]].copy(), tokens.dictionary)
 
 
 @compiled(nogil=True)

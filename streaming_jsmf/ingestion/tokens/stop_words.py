@@ -5,20 +5,20 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import stopwordsiso
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from streaming_jsmf.config import AUTO
+from streaming_jsmf.corpus.bags import Bags
 from streaming_jsmf.corpus.curation import folded
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.storage.local import require_regular
@@ -209,14 +209,14 @@ def _beyond_ascii(words: Any) -> NDArray[np.int64]:
     return np.flatnonzero(~np.asarray(pc.string_is_ascii(words)))
 
 
-def _guess(bags: Any, evidence: NDArray[np.float32]) -> NDArray[np.int64]:
+def _guess(counts: Any, evidence: NDArray[np.float32]) -> NDArray[np.int64]:
     """Number of the language of each document, or -1.
 
     It is that with the most stop words, where few differ the one that more documents of the batch have: the share of
     a language counts ``_PRIOR`` words for each factor of e, as measured on sentences of 7 to 30 words.
     """
-    hits, share = bags @ evidence, np.full(len(_NAMES), 1 / len(_NAMES))
-    known = hits.max(1, initial=0) > _LEAST_SHARE * bags.sum(1)
+    hits, share = counts @ evidence, np.full(len(_NAMES), 1 / len(_NAMES))
+    known = hits.max(1, initial=0) > _LEAST_SHARE * counts.sum(1)
     for _ in range(_ROUNDS):
         best = np.argmax(np.where(hits > 0, hits + _PRIOR * np.log(share), -np.inf), 1)
         share = np.bincount(best[known], minlength=len(share)) + 0.01
@@ -224,27 +224,10 @@ def _guess(bags: Any, evidence: NDArray[np.float32]) -> NDArray[np.int64]:
     return np.where(known, best, -1)
 
 
-class Bags(NamedTuple):
-    """Bags of words, as ``Batch`` has them."""
-
-    indptr: NDArray[Any]
-    codes: NDArray[Any]
-    counts: NDArray[Any]
-    dictionary: Any
-
-
-def _bags(batch: Any) -> tuple[Any, Any]:
+def _matrix(bags: Bags) -> tuple[Any, Any]:
     """Counts of documents by used words, and these words."""
-    used = np.zeros(len(batch.dictionary), bool)
-    used[batch.codes] = True
-    words, codes = batch.dictionary.filter(pa.array(used)).cast(pa.string()), np.cumsum(used) - 1
-    shape = (len(batch.indptr) - 1, len(words))
-    return csr_array((_counts(batch), codes[batch.codes], batch.indptr), shape), words
-
-
-def _counts(batch: Any) -> NDArray[Any]:
-    counts = getattr(batch, "counts", None)
-    return np.ones(len(batch.codes), np.float32) if counts is None else np.asarray(counts)
+    used = bags.compact()
+    return used.matrix(len(used.words)), used.words.cast(pa.string())
 
 
 def sample(number: int, tokens: int = 0) -> NDArray[np.int64]:
@@ -253,68 +236,54 @@ def sample(number: int, tokens: int = 0) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, number - 1, min(number, SAMPLE, fewer)).astype(np.int64))
 
 
-def sampled(batch: Any, share: float = 1) -> Bags:
+def sampled(bags: Bags, share: float = 1) -> Bags:
     """Return a share of the ``sample`` of a batch (see ``languages_of``)."""
-    rows, indptr = sample(len(batch.indptr) - 1, len(batch.codes)), batch.indptr
-    rows = rows[:: round(1 / share)]
-    held = np.concatenate([indptr[:0], *(np.arange(indptr[row], indptr[row + 1]) for row in rows.tolist())])
-    ends = np.append(0, np.cumsum(indptr[rows + 1] - indptr[rows]))
-    return Bags(ends, batch.codes[held], _counts(batch)[held], batch.dictionary)
+    return bags.take(sample(len(bags), len(bags.ids))[:: round(1 / share)])
 
 
-def joined(bags: Sequence[Bags], dictionary: Any) -> Bags:
-    """Return the documents of several bags with codes of one dictionary."""
-    sizes = np.concatenate([np.diff(each.indptr) for each in bags])
-    codes, counts = (np.concatenate([each[part] for each in bags]) for part in (1, 2))
-    return Bags(np.append(0, np.cumsum(sizes)), codes, counts, dictionary)
-
-
-def languages_of(batch: Any) -> Any:
-    """Return the language of each document as an Arrow array of strings, null where unknown.
-
-    ``batch`` has ``indptr``, ``codes`` and ``dictionary``, and may have ``counts``: ``TokenLists`` or a ``Batch``.
-    """
-    bags, words = _bags(batch)
+def languages_of(bags: Bags) -> Any:
+    """Return the language of each document as an Arrow array of strings, null where unknown."""
+    counts, words = _matrix(bags)
     return pa.array([*_NAMES, None], pa.string()).take(
-        pa.array(_guess(bags, _evidence(words)) % (len(_NAMES) + 1))
+        pa.array(_guess(counts, _evidence(words)) % (len(_NAMES) + 1))
     )
 
 
-def count_languages(batch: Any) -> Counter[str]:
-    """Count the documents of a batch by language; see ``languages_of``.
+def count_languages(bags: Bags) -> Counter[str]:
+    """Count documents by language; see ``languages_of``.
 
     ``TOKENS`` counts their tokens, and ``ENGLISH_WORDS`` those in English lists only, in documents of other languages;
     documents that ``without_spaces`` counts are also counted by their script after ``RUNS``.
     """
-    bags, words = _bags(batch)
+    counts, words = _matrix(bags)
     evidence = _evidence(words)
-    best = _guess(bags, evidence)
-    found = Counter({TOKENS: int(bags.sum())})
+    best = _guess(counts, evidence)
+    found = Counter({TOKENS: int(counts.sum())})
     # Short words are dropped anyway.
     english = evidence[:, _NAMES.index(ENGLISH)] * (np.asarray(pc.utf8_length(words)) > 2)
     for language in np.unique(best).tolist():
         own = best == language
         found[_NAMES[language] if language >= 0 else UNKNOWN] += int(own.sum())
         if language >= 0:
-            found[ENGLISH_WORDS] += int((bags @ (english * (1 - evidence[:, language])))[own].sum())
-    found.update({RUNS + script: number for script, number in _without_spaces(bags, words).items()})
+            found[ENGLISH_WORDS] += int((counts @ (english * (1 - evidence[:, language])))[own].sum())
+    found.update({RUNS + script: number for script, number in _without_spaces(counts, words).items()})
     return found
 
 
-def without_spaces(batch: Any) -> Counter[str]:
-    """Count the documents of a sample of a batch of which half the letters are runs, by the keys of ``_RUNS``."""
-    return _without_spaces(*_bags(sampled(batch)))
+def without_spaces(bags: Bags) -> Counter[str]:
+    """Count the documents of a sample of which half the letters are runs, by the keys of ``_RUNS``."""
+    return _without_spaces(*_matrix(sampled(bags)))
 
 
-def _without_spaces(bags: Any, words: Any) -> Counter[str]:
+def _without_spaces(counts: Any, words: Any) -> Counter[str]:
     runs, beyond = np.zeros((len(words), len(_RUNS)), np.float32), _beyond_ascii(words)
     for i, run in enumerate(_RUNS.values()):
         runs[beyond, i] = np.asarray(pc.match_substring_regex(words.take(pa.array(beyond)), run))
     if not runs.any():
         return Counter()
     letters = np.asarray(pc.utf8_length(words))
-    held = bags @ (runs * letters[:, None])
-    mostly = 2 * held.sum(1) > bags @ letters
+    held = counts @ (runs * letters[:, None])
+    mostly = 2 * held.sum(1) > counts @ letters
     return Counter(np.array([*_RUNS])[held[mostly].argmax(1)].tolist())
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_jsmf.config.reading import TokenOptions
+from streaming_jsmf.corpus.bags import Bags
 from streaming_jsmf.corpus.curation import folded
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
@@ -121,7 +122,9 @@ def suited_tokenizer(texts: Any) -> str:
     ``with_language`` warns of fewer.
     """
     chosen = "arrow"
-    for script, number in without_spaces(split_words(texts)).most_common():
+    tokens = split_words(texts)
+    each = Bags(tokens.indptr, tokens.codes, np.ones(len(tokens.codes), np.float32), tokens.dictionary)
+    for script, number in without_spaces(each).most_common():
         share = number / len(texts)
         found, missing = lack_of_spaces(script, share)
         if chosen != "arrow" and share >= LEAST_DOCUMENTS:

@@ -1,45 +1,25 @@
-"""Bags of words: those in Parquet and in corpora, baskets of items, and the group-by that makes them of rows."""
+"""Readers of bags of words in Parquet and in corpora, and of baskets of items."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
-from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from streaming_jsmf.config import BagOptions
 from streaming_jsmf.config.reading import NONE
+from streaming_jsmf.corpus.bags import Bags, Place, RecordError, checked_bags
 from streaming_jsmf.corpus.footer import check_columns, is_list, is_string
 from streaming_jsmf.corpus.format import find_shards, find_vocabulary, open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, Json
-from streaming_jsmf.corpus.records import (
-    LARGEST_COUNT,
-    Bags,
-    Place,
-    RecordError,
-    checked_bags,
-    id_column,
-    narrow_counts,
-    without_views,
-)
+from streaming_jsmf.corpus.metadata import id_column, without_views
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
-from streaming_jsmf.errors import InputError, StoreError, option
-from streaming_jsmf.ingestion.readers.base import (
-    BadRecords,
-    Batch,
-    Format,
-    Records,
-    Unit,
-    UnreadableError,
-    limits,
-)
+from streaming_jsmf.errors import InputError, option
+from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Format, Records, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.files import (
     TABLE_PATTERNS,
     is_archive,
@@ -49,24 +29,14 @@ from streaming_jsmf.ingestion.readers.files import (
 from streaming_jsmf.ingestion.readers.formats import Gathered, gathered, line_records, text_of
 from streaming_jsmf.ingestion.readers.json_records import JSON, lists_of
 from streaming_jsmf.ingestion.readers.listing import FORMATS, format_of, is_parquet
-from streaming_jsmf.ingestion.readers.matrices import row_cuts, sums, too_large
 from streaming_jsmf.ingestion.readers.records import RecordFiles, RecordReader, TextReader
 from streaming_jsmf.ingestion.readers.tables import PARQUET
-from streaming_jsmf.ingestion.readers.values import (
-    listed,
-    require_columns,
-    value_type,
-)
-from streaming_jsmf.ingestion.repeats import hash_values
+from streaming_jsmf.ingestion.readers.values import listed, require_columns, value_type
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.stop_words import NONE as NO_STOP_WORDS
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.kinds import SOURCE, unsuitable
-from streaming_jsmf.storage.paths import StorePath, exists, join, normalize
-from streaming_jsmf.storage.replace import file_written
-from streaming_jsmf.storage.tables import read_range, write_pieces
-
-_WORD_BYTES = 64 << 20  # of the words of rows that are sorted together
+from streaming_jsmf.storage.paths import exists, join, normalize
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,10 +115,9 @@ class BagSource(RecordFiles, RecordReader):
             for records in PARQUET.records(unit, self.options, bad):
                 found = records.columns
                 good = self.usable(records, dict(_bad_rows(found["ids"], found["counts"], n_words, 0)), bad)
-                indptr, codes, counts = _bags(good.columns["ids"], good.columns["counts"], n_words)
-                codes, counts = codes.astype(np.int32, copy=False), narrow_counts(counts)
+                bags = _bags(good.columns["ids"], good.columns["counts"], n_words).narrow()
                 ids, metadata, notes = self.metadata(good.columns)
-                yield Batch(indptr, codes, counts, good.rows, ids, metadata, notes=notes)
+                yield Batch(bags, ids, metadata, rows=good.rows, notes=notes)
 
 
 def _kinds(schema: Any, ids: str | None) -> str:
@@ -183,7 +152,7 @@ def _bad_rows(ids: Any, counts: Any, n_words: int, start: int) -> Iterator[tuple
 
 
 def _bags(ids: Any, counts: Any, n_words: int) -> Bags:
-    """Return indptr, ids and counts; RecordError for the first bad record."""
+    """Return the bags; RecordError for the first bad record."""
     return checked_bags(ids, counts, n_words, Place("", 0))
 
 
@@ -234,98 +203,3 @@ def _items(name: str, lists: Any) -> Any:
             f"{option.items('NAME')}"
         )
     return lists.cast(pa.list_(pa.string()))
-
-
-def write_buckets(pieces: Iterable[Any], target: Path, n_buckets: int) -> None:
-    """Write rows by bucket, a hash of the document (``write_pieces``), to a file that appears when it is complete.
-
-    ``pieces`` are record batches with columns ``document`` (dictionary of int64 or strings), ``word`` (dictionary of
-    strings) and ``count`` (int32 or float32), without nulls. ``n_buckets`` is in 1..4096.
-    """
-    parts = (_with_buckets(part, n_buckets) for piece in pieces for part in _bounded(piece))
-    with file_written(target, overwrite=True) as made:
-        write_pieces(made, parts, n_buckets)
-
-
-def _with_buckets(batch: Any, n_buckets: int) -> tuple[Any, NDArray[np.uint16]]:
-    """Return the rows without dictionaries, and their buckets, which NumPy sorts faster in 16 bits."""
-    documents = batch.column("document")
-    buckets = (hash_values(documents.dictionary)[:, 0] % np.uint64(n_buckets)).astype(np.uint16)
-    plain = [column.dictionary_decode() for column in batch.columns[:2]]
-    table = pa.table([*plain, batch.column("count")], names=batch.schema.names)
-    return table, buckets[np.asarray(documents.indices)]
-
-
-def _bounded(batch: Any) -> Iterator[Any]:
-    """Split a batch until the words of its rows fit in memory, which may take far more than their dictionary."""
-    words = batch.column("word")
-    size = int(np.asarray(pc.binary_length(words.dictionary))[np.asarray(words.indices)].sum(dtype=np.int64))
-    if size > _WORD_BYTES and batch.num_rows > 1:
-        half = batch.num_rows // 2
-        yield from _bounded(batch.slice(0, half))
-        yield from _bounded(batch.slice(half))
-    elif batch.num_rows:
-        yield batch
-
-
-def read_bucket(files: Sequence[StorePath], bucket: int, n_buckets: int, bad: BadRecords) -> Iterator[Batch]:
-    """Yield the documents of a bucket in batches of about a million values; equal (document, word) are summed.
-
-    Documents are sorted by id and words by bytes, so the result does not depend on the order of files or rows, to the
-    last bit. Sums above the largest count go to ``bad``. ``rows`` number the documents of the bucket. Memory: a few
-    times the bucket. Raises StoreError for a file that is missing, damaged, or of another source.
-    """
-    parts = []
-    for path in files:
-        part = read_range(path, bucket, n_buckets)
-        parts += [part] if len(part) else []
-    if not parts:
-        return
-    if any(part.schema != parts[0].schema for part in parts):
-        raise StoreError("the scattered files have different columns; remove them and run again")
-    table = pa.concat_tables(parts)
-    documents, document_ranks = _ranked(table.column("document"))
-    words, word_ranks = _ranked(table.column("word"))
-    keys = document_ranks.astype(np.int64) * len(words) + word_ranks
-    counts = np.asarray(table.column("count"))
-    del table, parts
-    kind = counts.dtype
-    at, totals = sums(keys, counts, by_size=kind != np.int32)  # sums of integers are exact below 2^53
-    rows, codes = np.divmod(keys[at], len(words))
-    large = totals > LARGEST_COUNT
-    for i in np.flatnonzero(large).tolist():
-        document, word = documents[int(rows[i])].as_py(), words[int(codes[i])].as_py()
-        reason = too_large(totals[i], f"{word!r} in document {document!r}")
-        bad.refuse(None, reason, f"{document}\t{word}\t{totals[i]:.0f}")
-    kept = ~large
-    yield from _as_batches(rows[kept], codes[kept], totals[kept].astype(kind), documents, words)
-
-
-def _ranked(column: Any) -> tuple[Any, NDArray[np.int32]]:
-    """Return the sorted distinct values of a column, and the rank of each row's value."""
-    # All chunks share a dictionary.
-    chunks = column.dictionary_encode().chunks
-    order = np.asarray(pc.array_sort_indices(chunks[0].dictionary))
-    rank = np.empty(len(order), np.int32)
-    rank[order] = np.arange(len(order), dtype=np.int32)
-    codes = np.concatenate([np.asarray(chunk.indices) for chunk in chunks])
-    return chunks[0].dictionary.take(pa.array(order)), rank[codes]
-
-
-def _as_batches(
-    rows: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[Any], documents: Any, words: Any
-) -> Iterator[Batch]:
-    indptr = np.flatnonzero(np.diff(rows, prepend=-1, append=-1))
-    present = rows[indptr[:-1]]
-    for start, stop in pairwise(row_cuts(indptr, limits.BATCH_VALUES)):
-        low, high = indptr[start], indptr[stop]
-        occurs = np.zeros(len(words), bool)
-        occurs[codes[low:high]] = True
-        yield Batch(
-            indptr[start : stop + 1] - low,
-            (np.cumsum(occurs) - 1).astype(np.int32)[codes[low:high]],
-            counts[low:high],
-            np.arange(start, stop),
-            document_id=documents.take(pa.array(present[start:stop])),
-            dictionary=words.filter(pa.array(occurs)),
-        )

@@ -6,20 +6,20 @@ Documents that repeat the id of another are written to the quarantine: their id,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
-from streaming_jsmf.corpus.records import Documents
+from streaming_jsmf.corpus.bags import Documents
 from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter, write_task_shards
 from streaming_jsmf.corpus.vocabulary import word_ids
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.bags import piece_batches
 from streaming_jsmf.ingestion.columns import as_type
+from streaming_jsmf.ingestion.first_pass import piece_batches
 from streaming_jsmf.ingestion.job import Ingest, Piece
 from streaming_jsmf.ingestion.losses import DISTINCT, REPEATED, STEPS, TOKENS, save_bad
 from streaming_jsmf.ingestion.readers.base import BadRecord, Batch, Unit
@@ -56,19 +56,19 @@ def write_piece(ingest: Ingest, item: tuple[str, Piece]) -> Record:
         ordinal, repeated = 0, list[tuple[Unit, BadRecord]]()
         for unit, batch in piece_batches(ingest, piece):
             steps = all_steps[ordinal : ordinal + batch.n_documents]  # a view
-            ids, distinct, lengths = _renamed(batch, new_ids)
-            steps[(steps == 0) & (distinct < ingest.curation.min_distinct_words)] = DISTINCT
-            empty += int(np.sum((steps == DISTINCT) & (np.diff(batch.indptr) == 0)))
+            bags = batch.bags.mapped(new_ids)
+            lengths = bags.tokens()
+            steps[(steps == 0) & (bags.lengths < ingest.curation.min_distinct_words)] = DISTINCT
+            empty += int(np.sum((steps == DISTINCT) & (batch.bags.lengths == 0)))
             steps[(steps == 0) & (lengths < ingest.curation.min_tokens)] = TOKENS
             documents += np.bincount(steps, minlength=len(STEPS))
             tokens += np.bincount(steps, weights=lengths, minlength=len(STEPS))
             repeated += _repeated(ingest, piece, unit, batch, np.flatnonzero(steps == REPEATED))
             identities = _identities(ingest, piece, unit, batch)
             held.append((unit, identities))
-            metadata = _metadata(ingest, batch)
-            kept = _kept_documents(batch, ids, n_words, steps == 0, identities, metadata)
+            kept = Documents(bags, identities, _metadata(ingest, batch)).take(steps == 0)
             if kept.n_documents:
-                writer.write(kept)
+                writer.write(replace(kept, bags=kept.bags.ordered()))
             ordinal += batch.n_documents
         if ordinal != piece.documents:  # a stream that is cut between batches looks complete
             raise damaged(ingest.root / piece.file("bags"))
@@ -99,8 +99,8 @@ def _repeated(
         return
     unit, words = dict(piece.group.numbered())[number], _words_of(ingest, piece)
     for i in chosen.tolist():
-        low, high = batch.indptr[i], batch.indptr[i + 1]
-        bag = dict(zip(words[batch.codes[low:high]], batch.counts[low:high].tolist(), strict=True))
+        found = batch.bags.slice(i, i + 1)
+        bag = dict(zip(words[found.ids], found.counts.tolist(), strict=True))
         record = json.dumps({"document_id": batch.document_id[i].as_py(), "words": bag}, ensure_ascii=False)
         yield unit, BadRecord(unit.path, int(batch.rows[i]), REPEATED_ID, record.encode())
 
@@ -158,35 +158,3 @@ def _new_ids(ingest: Ingest, piece: Piece, step: str) -> tuple[NDArray[np.int32]
     new_ids = np.full(int(codes.max(initial=-1)) + 1, -1, np.int32)
     new_ids[codes] = word_ids(words, chosen)
     return new_ids, len(chosen)
-
-
-def _renamed(
-    batch: Batch, new_ids: NDArray[np.int32]
-) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.float64]]:
-    """Return the new ids of the codes, and the number of chosen words and their tokens in each document."""
-    chosen, ids = new_ids >= 0, new_ids[batch.codes]
-    bags = csr_array((batch.counts, batch.codes, batch.indptr), shape=(batch.n_documents, len(new_ids)))
-    tokens = bags @ chosen.astype(np.float64)
-    bags.data = np.ones(len(ids), np.int8)
-    return ids, bags @ chosen.astype(np.int64), tokens
-
-
-def _kept_documents(
-    batch: Batch,
-    ids: NDArray[np.int32],
-    n_words: int,
-    stays: NDArray[np.bool_],
-    identities: Any,
-    metadata: Mapping[str, Any],
-) -> Documents:
-    """Kept documents with kept words, sorted by new id; ``ids`` are those of the codes."""
-    held = (ids >= 0) & np.repeat(stays, np.diff(batch.indptr))
-    before = np.concatenate([[0], np.cumsum(held)])
-    indptr = before[np.append(batch.indptr[:-1][stays], batch.indptr[-1])]
-    bags = csr_array(
-        (batch.counts[held], ids[held], indptr.astype(np.int32)), shape=(len(indptr) - 1, n_words)
-    )
-    bags.sort_indices()
-    mask = pa.array(stays)
-    columns = {name: each.filter(mask) for name, each in metadata.items()}
-    return Documents(indptr, bags.indices, bags.data, identities.filter(mask), columns)

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import AUTO, EXCERPT
+from streaming_jsmf.corpus.bags import Bags
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.corpus.totals import ranges_of_ids, summed
 from streaming_jsmf.corpus.vocabulary import used_counts
@@ -33,17 +34,17 @@ from streaming_jsmf.ingestion.repeats import (
     identity_keys,
     write_keys,
 )
-from streaming_jsmf.ingestion.tokens.stop_words import Bags, count_languages, joined, parts_of, sampled
+from streaming_jsmf.ingestion.tokens.stop_words import count_languages, parts_of, sampled
 from streaming_jsmf.ingestion.words import NO_FORMS, write_words
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.workspace import TaskFiles
-from streaming_jsmf.linalg.csr import count_columns
 from streaming_jsmf.storage.paths import child_names
 from streaming_jsmf.storage.tables import checked, opened, own_file, write_checked, write_ranges
 
 _SAMPLE = 1000  # documents whose languages are counted together
 _SCATTERED = "scattered"
+_LISTS = "codes", "counts"
 _METADATA = "metadata "  # prefix that separates user columns from our own
 
 
@@ -229,21 +230,23 @@ class PieceWriter:
 
     def add(self, unit: int, batch: Batch) -> None:
         """Add a batch of the unit with number ``unit``."""
-        codes = batch.codes if batch.dictionary is None else self._codes(batch)
-        count_columns(codes, batch.counts, self._document_frequency, self._term_count)
-        self._add_keys(unit, batch, codes)
+        if batch.bags.words is not None:
+            batch = replace(batch, bags=batch.bags.mapped(self._numbers(batch.bags.words)))
+        bags = batch.bags
+        bags.count_words(self._document_frequency, self._term_count)
+        self._add_keys(unit, batch)
         if self._forms is not None and batch.forms is not None:
             self._forms = summed(pa.concat_tables([self._forms, batch.forms]), "form")
         if self._detects:
             # Fewer of later batches suffice; small ones are read whole.
             large = self.documents and batch.n_documents > _SAMPLE
-            self._sample.append(sampled(replace(batch, codes=codes), 0.25 if large else 1))
-            if sum(len(bags.indptr) for bags in self._sample) >= _SAMPLE:
+            self._sample.append(sampled(bags, 0.25 if large else 1))
+            if sum(len(sample.indptr) for sample in self._sample) >= _SAMPLE:
                 self._count_languages()
-        self._write(unit, batch, codes)
+        self._write(unit, batch)
         self.documents += batch.n_documents
-        self.nonzeros += len(codes)
-        self.tokens += float(batch.counts.sum(dtype=np.float64))
+        self.nonzeros += len(bags.ids)
+        self.tokens += float(bags.counts.sum(dtype=np.float64))
 
     @property
     def sizes(self) -> dict[str, float]:
@@ -274,15 +277,15 @@ class PieceWriter:
 
     def _count_languages(self) -> None:
         if self._sample:
-            self.languages += count_languages(joined(self._sample, self._words))
+            self.languages += count_languages(Bags.joined(self._sample, self._words))
             self._sample.clear()
 
-    def _codes(self, batch: Batch) -> NDArray[np.int32]:
-        """Map the codes of the batch to codes of the piece, adding new words."""
-        words = batch.dictionary.cast(pa.string())
+    def _numbers(self, words: Any) -> NDArray[np.int32]:
+        """Return the numbers of words in the piece, to which new ones are added."""
+        words = words.cast(pa.string())
         known = pc.index_in(words, value_set=self._words)
         new = np.asarray(known.is_null())
-        numbers = np.asarray(known.fill_null(0)).astype(np.int32)
+        numbers: NDArray[np.int32] = np.asarray(known.fill_null(0)).astype(np.int32)
         numbers[new] = len(self._words) + np.arange(new.sum())
         if new.any():
             added = words.filter(pa.array(new))
@@ -290,10 +293,9 @@ class PieceWriter:
             self._hashes = np.concatenate([self._hashes, hash_values(added)])
             self._document_frequency = np.append(self._document_frequency, np.zeros(len(added), np.int64))
             self._term_count = np.append(self._term_count, np.zeros(len(added)))
-        codes: NDArray[np.int32] = numbers[batch.codes]
-        return codes
+        return numbers
 
-    def _add_keys(self, unit: int, batch: Batch, codes: NDArray[Any]) -> None:
+    def _add_keys(self, unit: int, batch: Batch) -> None:
         keys = np.zeros(batch.n_documents, KEY)
         keys["ordinal"] = self.documents + np.arange(batch.n_documents)
         keys["unit"], keys["row"] = unit, batch.rows
@@ -301,14 +303,12 @@ class PieceWriter:
             ids = batch.document_id
             keys = identity_keys(keys, ids, as_texts=self._guessed, passages=self._passages)
             self._keys["identities"].append(keys)
-        self._keys["contents"].append(contents_keys(keys, batch.indptr, codes, batch.counts, self._hashes))
+        self._keys["contents"].append(contents_keys(keys, batch.bags, self._hashes))
 
-    def _write(self, unit: int, batch: Batch, codes: NDArray[Any]) -> None:
-        offsets = pa.array(np.asarray(batch.indptr, np.int32))
+    def _write(self, unit: int, batch: Batch) -> None:
         numbers = batch.rows if batch.numbers is None else batch.numbers
         columns = {
-            "codes": pa.ListArray.from_arrays(offsets, pa.array(np.asarray(codes, np.int32))),
-            "counts": pa.ListArray.from_arrays(offsets, pa.array(batch.counts)),
+            **dict(zip(_LISTS, batch.bags.lists(), strict=True)),
             "unit": pa.array(np.full(batch.n_documents, unit, np.int64)),
             "row": pa.array(np.asarray(batch.rows, np.int64)),
             "number": pa.array(np.asarray(numbers, np.int64)),
@@ -334,15 +334,12 @@ def piece_batches(ingest: Ingest, piece: Piece) -> Iterator[tuple[int, Batch]]:
     path = ingest.root / piece.file("bags")
     with own_file(path), opened(path) as file:
         for record in _records(file):
-            codes, names = record.column("codes"), record.schema.names
-            offsets = np.asarray(codes.offsets).astype(np.int64)
+            names = record.schema.names
             batch = Batch(
-                offsets - offsets[0],
-                np.asarray(codes.flatten()),
-                np.asarray(record.column("counts").flatten()),
-                np.asarray(record.column("row")),
+                Bags.of_lists(*(record.column(name) for name in _LISTS)),
                 record.column("document_id") if "document_id" in names else None,
                 {name[len(_METADATA) :]: record.column(name) for name in names if name.startswith(_METADATA)},
+                rows=np.asarray(record.column("row")),
                 numbers=np.asarray(record.column("number")),
             )
             yield record.column("unit")[0].as_py(), batch
