@@ -265,6 +265,7 @@ def test_zstd_with_a_long_window(ingested: Command, tmp_path: Path, monkeypatch:
         ingested(put(tmp_path / "cut.jsonl.zst", data[:-4])), 2, "cut.jsonl.zst", "ends early", "cut short"
     )
     monkeypatch.setitem(__import__("sys").modules, "zstandard", None)
+    path = path.rename(tmp_path / "not-read-before.jsonl.zst")
     refused(ingested(path), 2, "zstd --long=31", "pip install zstandard", "zstd -d --long=31")
 
 

@@ -408,7 +408,7 @@ def test_an_item_without_a_name_is_a_bad_record(tmp_path):
         ("", "the file is empty"),
         (b"1::\xff::g\n", "line 1: name holds bytes that are not UTF-8"),
         ("1::A::g\n" * 100, "names take more than"),
-        (None, "check the option names"),
+        (None, "; check names"),
     ],
 )
 @pytest.mark.parametrize("policy", ["fail", "quarantine"])

@@ -62,6 +62,9 @@ from streaming_jsmf.storage.replace import (
 )
 from streaming_jsmf.storage.results import Found, Wanted
 
+#: Key of a request for what a user asked for (``ingestion.reuse``), by which requests are not compared.
+ASKED = "asked"
+
 _ADVICE = "remove it, or choose another path"
 _BUILD = "build it again, such as with scipy.sparse.csr_array((counts, (rows, columns)))"
 
@@ -215,13 +218,18 @@ def wanted_corpus(target: StorePath, request: Mapping[str, Any], *, overwrite: b
             require_no_other_shards(str(target), manifest)
         except StoreError as error:
             raise InputError(str(error)) from error  # a shard of the user is never replaced
-        return manifest.request
+        return without_asked(manifest.request)
 
     def is_intact() -> bool:
         verify_corpus(open_corpus(str(target)))
         return True
 
-    return Wanted(target, request, stored, is_intact, overwrite)
+    return Wanted(target, without_asked(request), stored, is_intact, overwrite)
+
+
+def without_asked(request: Mapping[str, Any]) -> dict[str, Any]:
+    """A request without what it is not compared by."""
+    return {key: value for key, value in request.items() if key != ASKED}
 
 
 def matrix_blocks(X: Any) -> Iterator[csr_array[Any]]:

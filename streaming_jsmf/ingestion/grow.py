@@ -78,7 +78,7 @@ def grow_corpus(
     known, added, again = Known.at(place), place.with_name(f"{place.name}.added"), frozenset[str]()
     with located(source, added if execution.elsewhere else None, numbered=known.grown.numbered) as location:
         request = _as_before(reading or IngestRequest(), known, location.path)
-        if reading in (None, IngestRequest()) and _is_followed(known, location.path):
+        if vanished is None and reading in (None, IngestRequest()) and _is_followed(known, location.path):
             return known.corpus
         while True:
             files, plan = SourceFiles(located_at(normalize(location.path)), {}), None

@@ -16,7 +16,7 @@ from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Dropped, as_number, losses_table
 from streaming_jsmf.corpus.metadata import OWN_COLUMNS, free_name
 from streaming_jsmf.corpus.shards import link_shards, task_directory, total_counts
-from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory, wanted_corpus
+from streaming_jsmf.corpus.write import ASKED, Origin, corpus_target, finish_directory, wanted_corpus
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.columns import choose_types
 from streaming_jsmf.ingestion.files import FILES_NAME, SourceFiles
@@ -45,7 +45,7 @@ from streaming_jsmf.ingestion.repeats import (
     packed,
     read_entries,
 )
-from streaming_jsmf.ingestion.reuse import ASKED, is_made, needs_no_other_file, what_is_asked
+from streaming_jsmf.ingestion.reuse import is_made, needs_no_other_file, what_is_asked
 from streaming_jsmf.ingestion.second_pass import REWRITE, WRITE, write_shards
 from streaming_jsmf.ingestion.words import (
     choose_words,
@@ -146,7 +146,7 @@ def ingest(
                 return _reported(target)
             planned, origin = plan_ingest(location, target, request, progress=progress)
         if asked and needs_no_other_file(planned.source.reader):
-            origin = replace(origin, settings={**(origin.settings or {}), ASKED: asked})
+            origin = replace(origin, request={**origin.request, ASKED: asked})
         resumable = location.sha256 is None
         return run_ingest(planned, origin, execution, listener, overwrite=overwrite, resumable=resumable)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from streaming_jsmf.config import AUTO, READER_OPTIONS, IngestRequest, declared
 from streaming_jsmf.corpus.format import read_manifest
-from streaming_jsmf.corpus.write import wanted_corpus
+from streaming_jsmf.corpus.write import ASKED, wanted_corpus
 from streaming_jsmf.errors import StreamingJSMFError
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.ingestion.in_memory import Location
@@ -21,9 +21,6 @@ from streaming_jsmf.ingestion.tokens.stop_words import LANGUAGES, NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
 from streaming_jsmf.storage.paths import StorePath, is_free, is_url, normalize, state_of
 from streaming_jsmf.storage.results import package_versions
-
-#: Setting of a corpus: the fingerprint of what was asked for.
-ASKED = "asked"
 
 #: Of what is detected in files and texts; a change of it reads them again.
 _DETECTION = 1
@@ -44,7 +41,7 @@ def what_is_asked(source: Location, request: IngestRequest) -> str:
             "version": [package_versions()["streaming-jsmf"], _DETECTION],
             "source": normalize(source.path),
             "files": states,
-            "request": {key: repr(value) for key, value in request.fields().items()},
+            "request": {key: repr(value) for key, value in request.fields().items() if key != "max_dropped"},
         }
     )
 
@@ -62,7 +59,7 @@ def is_made(target: StorePath, asked: str) -> bool:
         manifest = read_manifest(str(target))
     except StreamingJSMFError:
         return False  # another way finds out what is there
-    return manifest.settings.get(ASKED) == asked and wanted_corpus(target, manifest.request).is_made()
+    return manifest.request.get(ASKED) == asked and wanted_corpus(target, manifest.request).is_made()
 
 
 def _reads_others(request: IngestRequest) -> bool:

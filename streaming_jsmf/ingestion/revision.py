@@ -22,7 +22,7 @@ from streaming_jsmf.corpus.manifest import Dropped, Json, ShardEntry, as_number
 from streaming_jsmf.corpus.metadata import OWN_COLUMNS
 from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter
 from streaming_jsmf.corpus.vocabulary import WordCounts
-from streaming_jsmf.corpus.write import Origin, finish_directory
+from streaming_jsmf.corpus.write import Origin, finish_directory, without_asked
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.ingestion.files import (
@@ -36,7 +36,6 @@ from streaming_jsmf.ingestion.files import (
 from streaming_jsmf.ingestion.known import Known
 from streaming_jsmf.ingestion.losses import DUPLICATE, REASONS, STEPS
 from streaming_jsmf.ingestion.repeats import ENTRIES_NAME, ENTRY, packed, settled
-from streaming_jsmf.ingestion.reuse import ASKED
 from streaming_jsmf.ingestion.second_pass import as_known
 from streaming_jsmf.ingestion.words import NEW_TOKENS, NEW_WORDS
 from streaming_jsmf.storage.paths import StorePath, exists, make_directory
@@ -255,8 +254,7 @@ class Revision:
         if self.added.made:
             changes["tokens_added"] += int(self.added.made.manifest.totals.tokens)
         settings |= {key: as_number(_number(settings, key) + changes[key]) for key in CHANGES}
-        settings.pop(ASKED, None)
-        request = {**manifest.request, "grown": fingerprint({"files": files.to_pydict()})}
+        request = {**without_asked(manifest.request), "grown": fingerprint({"files": files.to_pydict()})}
         dropped = _added_up([*manifest.dropped, *self.added.dropped, *lost])
         return Origin(dropped, manifest.attribution, manifest.source, settings, request)
 
