@@ -281,7 +281,7 @@ def difference(clean: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
 _RANDOM = re.compile(r"(?<=-)[0-9a-f]{32}$")
 
 #: Keys of records and metadata that differ between runs, as does the digest of the attributes.
-_OF_A_RUN = ("seconds", "peak_memory", "committed", "attempt")
+_OF_A_RUN = ("seconds", "peak_memory", "committed", "attempt", "asked")
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -303,7 +303,8 @@ def _stable(path: Path) -> bytes:
     if path.suffix != ".json":
         return data
     value = json.loads(data)
-    value.get("attributes", {}).pop("sha256", None)
+    for sealed in (value, value.get("attributes", {})):
+        sealed.pop("sha256", None)
     return json.dumps(_pruned(value), sort_keys=True).encode()
 
 
