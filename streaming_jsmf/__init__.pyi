@@ -12,7 +12,7 @@ from streaming_jsmf.config import UpdateSettings
 from streaming_jsmf.config.inference import InferSettings as InferSettings
 from streaming_jsmf.config.inference import PolishSettings as PolishSettings
 from streaming_jsmf.config.inference import StodSettings as StodSettings
-from streaming_jsmf.config.ingest import IngestRequest as IngestRequest
+from streaming_jsmf.config.ingestion import IngestRequest as IngestRequest
 from streaming_jsmf.config.requests import EvaluationRequest as EvaluationRequest
 from streaming_jsmf.config.scan import ScanSettings as ScanSettings
 from streaming_jsmf.corpus import Corpus

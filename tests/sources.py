@@ -20,7 +20,7 @@ import pytest
 
 from streaming_jsmf.config import READER_OPTIONS, TokenOptions
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.readers.base import BadRecords, Unit, limits
+from streaming_jsmf.ingestion.sources.protocol import BadRecords, Unit, limits
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 
 BUCKET = Unit("the bucket")

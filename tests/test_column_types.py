@@ -18,8 +18,8 @@ import pytest
 import streaming_jsmf as sj
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.ingestion.columns import ColumnSummary, as_type, choose_types, summarize
-from streaming_jsmf.ingestion.readers.base import limits
-from streaming_jsmf.ingestion.readers.values import from_python
+from streaming_jsmf.ingestion.sources.protocol import limits
+from streaming_jsmf.ingestion.sources.values import from_python
 from streaming_jsmf.moments.changes import Changes
 from tests.cases import each_once
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.bags import Bags
-from streaming_jsmf.ingestion.readers.base import Batch
+from streaming_jsmf.ingestion.sources.protocol import Batch
 
 N_WORDS = 6
 WORDS = pa.array([f"w{i}" for i in range(N_WORDS)])

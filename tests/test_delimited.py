@@ -21,9 +21,11 @@ from streaming_jsmf import Execution, fit, transform
 from streaming_jsmf.config import TextOptions
 from streaming_jsmf.display import csv_text
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.readers.base import BadRecords, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.sources import guess_source
-from streaming_jsmf.ingestion.readers.tables import DELIMITED, SPREADSHEET, layout_of
+from streaming_jsmf.ingestion.formats.csv_layout import layout_of
+from streaming_jsmf.ingestion.formats.delimited import DELIMITED
+from streaming_jsmf.ingestion.formats.spreadsheet import SPREADSHEET
+from streaming_jsmf.ingestion.sources.guess import guess_source
+from streaming_jsmf.ingestion.sources.protocol import BadRecords, Unit, UnreadableError
 from tests.corpora import planted
 from tests.outcomes import Command, refused
 from tests.sources import put, small

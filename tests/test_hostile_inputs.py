@@ -26,9 +26,9 @@ from streaming_jsmf import InputError, StoreError, documents_of_topic, ingest, o
 from streaming_jsmf.documents.share_files import ABOUT_NAME
 from streaming_jsmf.documents.shares import About, ShareTotals
 from streaming_jsmf.ingestion.ingest import IngestRequest
-from streaming_jsmf.ingestion.readers.base import limits
-from streaming_jsmf.ingestion.readers.files import bare_suffix, is_compressed
-from streaming_jsmf.ingestion.readers.listing import find_files, list_files
+from streaming_jsmf.ingestion.sources.listing import find_files, list_files
+from streaming_jsmf.ingestion.sources.protocol import limits
+from streaming_jsmf.ingestion.sources.streams import bare_suffix, is_compressed
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, read_record, write_record
 from streaming_jsmf.linalg import compiled
 from tests import outcomes

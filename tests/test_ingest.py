@@ -27,7 +27,7 @@ from streaming_jsmf.corpus.format import read_manifest, verify_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion import first_pass, job
 from streaming_jsmf.ingestion.ingest import ingest
-from streaming_jsmf.ingestion.readers.records import TextSource
+from streaming_jsmf.ingestion.sources.record_files import TextSource
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
 from streaming_jsmf.jobs.execution import Execution
 from tests.corpora import bags_of, corpus_bytes, file_bytes, rows_of, write_texts
@@ -340,7 +340,7 @@ def test_small_tasks_change_no_document(tmp_path: Path, monkeypatch: pytest.Monk
     plain = make(source, tmp_path / "out", rules)
     monkeypatch.setattr(job, "GROUP_BYTES", (1, 1))
     monkeypatch.setattr(first_pass, "TOKENS_PER_SHARD", 50)
-    monkeypatch.setattr("streaming_jsmf.ingestion.readers.base.limits.BATCH_BYTES", 1000)
+    monkeypatch.setattr("streaming_jsmf.ingestion.sources.protocol.limits.BATCH_BYTES", 1000)
     pieces = make(source, tmp_path / "pieces", rules, tokens_per_shard=50)
     assert len(pieces.shards) > 20
     assert rows_of(pieces) == rows_of(plain)
@@ -560,7 +560,7 @@ def test_a_document_replaces_those_of_its_id_in_earlier_files(scheduler: Executi
 def test_rows_of_the_quarantine_count_from_the_start_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming_jsmf.ingestion.readers.base.limits.UNIT_BYTES", 100)
+    monkeypatch.setattr("streaming_jsmf.ingestion.sources.protocol.limits.UNIT_BYTES", 100)
     (tmp_path / "in").mkdir()
     lines = [json.dumps({"id": f"a{i}", "text": f"word{i} is here"}) for i in range(40)]
     bad = (0, 13, 14, 39)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import streaming_jsmf as sj
-from streaming_jsmf.ingestion.readers.base import limits
+from streaming_jsmf.ingestion.sources.protocol import limits
 from tests.test_in_memory import TEXTS
 
 ROWS: list[dict[str, Any]] = [
@@ -105,7 +105,7 @@ def test_other_layouts_give_the_same_texts(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("streaming_jsmf.ingestion.readers.json_records._HEAD", 10_000)
+    monkeypatch.setattr("streaming_jsmf.ingestion.formats.json_records._HEAD", 10_000)
     caplog.set_level("INFO")
     content, said = LAYOUTS[kind]
     text = content if isinstance(content, str) else json.dumps(content, indent=indent)
@@ -137,7 +137,7 @@ def test_other_layouts_give_the_same_texts(
 def test_unclear_layouts_are_refused(
     content: Any, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming_jsmf.ingestion.readers.json_records._HEAD", 10_000)
+    monkeypatch.setattr("streaming_jsmf.ingestion.formats.json_records._HEAD", 10_000)
     (tmp_path / "a.json").write_text(
         content if isinstance(content, str) else json.dumps(content), encoding="utf-8"
     )

@@ -30,7 +30,7 @@ from streaming_jsmf.corpus import footer, open_corpus
 from streaming_jsmf.corpus.units import list_units, read_block
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.ingestion.in_memory import located
-from streaming_jsmf.ingestion.readers.listing import list_files
+from streaming_jsmf.ingestion.sources.listing import list_files
 from streaming_jsmf.jobs import run as jobs_run
 from streaming_jsmf.jobs.checkpoints import Checkpoints
 from streaming_jsmf.moments.store import read_store

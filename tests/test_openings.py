@@ -15,7 +15,7 @@ import pytest
 
 import streaming_jsmf as sj
 from streaming_jsmf.errors import SettingsMismatchError
-from streaming_jsmf.ingestion.readers.base import limits
+from streaming_jsmf.ingestion.sources.protocol import limits
 from streaming_jsmf.storage.heads import HEAD
 from tests.test_object_stores import serving
 

@@ -16,9 +16,9 @@ import pytest
 
 from streaming_jsmf import ingest, open_corpus
 from streaming_jsmf.corpus.format import read_manifest
-from streaming_jsmf.ingestion.readers import files
-from streaming_jsmf.ingestion.readers.listing import find_files, list_files
-from streaming_jsmf.ingestion.readers.sources import guess_reader, guess_source
+from streaming_jsmf.ingestion.sources import files
+from streaming_jsmf.ingestion.sources.guess import guess_reader, guess_source
+from streaming_jsmf.ingestion.sources.listing import find_files, list_files
 from tests.outcomes import Command, Outcome, refused
 from tests.readers import KEEP_ALL
 from tests.sources import in_tar, in_zip, message, put, put_parquet

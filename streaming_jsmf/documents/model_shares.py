@@ -28,7 +28,7 @@ from streaming_jsmf.documents.shares import (
     to_lists,
 )
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.ingestion.readers.values import from_python
+from streaming_jsmf.ingestion.sources.values import from_python
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.storage.paths import AnyPath, StorePath, store_path

@@ -43,7 +43,7 @@ from streaming_jsmf.documents.shares import (
     to_lists,
 )
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.ingestion.readers.values import storable
+from streaming_jsmf.ingestion.sources.values import storable
 from streaming_jsmf.storage import kinds
 from streaming_jsmf.storage.arrays import (
     CHUNK_BYTES,

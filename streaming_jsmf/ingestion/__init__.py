@@ -1,4 +1,4 @@
 """Convert a source to a corpus. ``ingest`` plans, reads, chooses words and writes; each step can be resumed.
 
-``readers`` read sources, ``tokens`` tokenizes texts, and ``simulation`` draws corpora with known topics.
+``sources`` finds files and reads documents, ``formats`` has the kinds of files, and ``tokens`` tokenizes texts.
 """

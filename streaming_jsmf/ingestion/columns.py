@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from streaming_jsmf.config import EXCERPT
 from streaming_jsmf.corpus.footer import is_string
 from streaming_jsmf.errors import option
-from streaming_jsmf.ingestion.readers.values import DAY, TEXT, TIME, UTC, as_text, is_number, plain
+from streaming_jsmf.ingestion.sources.values import DAY, TEXT, TIME, UTC, as_text, is_number, plain
 
 logger = logging.getLogger(__name__)
 

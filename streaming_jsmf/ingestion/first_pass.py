@@ -26,7 +26,6 @@ from streaming_jsmf.corpus.vocabulary import used_counts
 from streaming_jsmf.ingestion.columns import ColumnSummary, summarize
 from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units
 from streaming_jsmf.ingestion.losses import save_bad
-from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit
 from streaming_jsmf.ingestion.repeats import (
     KEY,
     contents_keys,
@@ -34,8 +33,9 @@ from streaming_jsmf.ingestion.repeats import (
     identity_keys,
     write_keys,
 )
+from streaming_jsmf.ingestion.sources.protocol import BadRecords, Batch, Unit
 from streaming_jsmf.ingestion.tokens.stop_words import count_languages, parts_of, sampled
-from streaming_jsmf.ingestion.words import NO_FORMS, write_words
+from streaming_jsmf.ingestion.word_choice import NO_FORMS, write_words
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.workspace import TaskFiles

@@ -19,7 +19,6 @@ from streaming_jsmf.corpus.shards import link_shards, task_directory, total_coun
 from streaming_jsmf.corpus.write import ASKED, Origin, corpus_target, finish_directory, wanted_corpus
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.columns import choose_types
-from streaming_jsmf.ingestion.files import FILES_NAME, SourceFiles
 from streaming_jsmf.ingestion.first_pass import Contents, read_source
 from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.job import Column, Ingest, Piece
@@ -36,8 +35,6 @@ from streaming_jsmf.ingestion.losses import (
     write_quarantine,
 )
 from streaming_jsmf.ingestion.plan import curation_fields, plan_ingest
-from streaming_jsmf.ingestion.readers.base import limits
-from streaming_jsmf.ingestion.readers.values import require_few
 from streaming_jsmf.ingestion.repeats import (
     ENTRIES_NAME,
     find_repeated_ids,
@@ -47,7 +44,10 @@ from streaming_jsmf.ingestion.repeats import (
 )
 from streaming_jsmf.ingestion.reuse import is_made, needs_no_other_file, what_is_asked
 from streaming_jsmf.ingestion.second_pass import REWRITE, WRITE, write_shards
-from streaming_jsmf.ingestion.words import (
+from streaming_jsmf.ingestion.source_files import FILES_NAME, SourceFiles
+from streaming_jsmf.ingestion.sources.protocol import limits
+from streaming_jsmf.ingestion.sources.values import require_few
+from streaming_jsmf.ingestion.word_choice import (
     choose_words,
     counts_of,
     full_forms,

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 from streaming_jsmf.config import Curation, OnBadRecord
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
-from streaming_jsmf.ingestion.files import Grown, SourceFiles
-from streaming_jsmf.ingestion.readers.base import Unit, grouped
+from streaming_jsmf.ingestion.source_files import Grown, SourceFiles
+from streaming_jsmf.ingestion.sources.protocol import Unit, grouped
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.run import map_job, run_job
@@ -104,7 +104,7 @@ class Ingest:
 
     Attributes
     ----------
-    source : Source of units and documents (``readers.base.Source`` or ``readers.triples.TriplesSource``).
+    source : Source of units and documents (``sources.protocol.Source`` or ``sources.triples.TriplesSource``).
     tokens_per_shard : A shard ends with the document that reaches this number of tokens.
     on_bad_record : "fail" stops at the first bad record, "quarantine" writes bad records to ``quarantine.parquet``.
     vocabulary : Exactly the words to keep, in this order; None lets the curation choose.

@@ -18,12 +18,12 @@ from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import Manifest
 from streaming_jsmf.corpus.metadata import OWN_COLUMNS
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.files import (
+from streaming_jsmf.ingestion.repeats import ENTRIES_NAME, ENTRY, add_ids, read_entries
+from streaming_jsmf.ingestion.source_files import (
     FILES_NAME,
     Grown,
     one_row_each,
 )
-from streaming_jsmf.ingestion.repeats import ENTRIES_NAME, ENTRY, add_ids, read_entries
 from streaming_jsmf.storage.paths import StorePath, exists, store_path
 from streaming_jsmf.storage.tables import read_table
 

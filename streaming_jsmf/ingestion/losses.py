@@ -15,7 +15,7 @@ from streaming_jsmf.corpus.manifest import Dropped, as_number
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import LAST, InputError, names_options, option
 from streaming_jsmf.ingestion.job import Ingest
-from streaming_jsmf.ingestion.readers.base import BadRecord, Unit
+from streaming_jsmf.ingestion.sources.protocol import BadRecord, Unit
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.storage.paths import StorePath

@@ -15,8 +15,8 @@ from streaming_jsmf.corpus.write import ASKED, wanted_corpus
 from streaming_jsmf.errors import StreamingJSMFError
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.ingestion.in_memory import Location
-from streaming_jsmf.ingestion.readers.base import PATH_OPTIONS
-from streaming_jsmf.ingestion.readers.listing import find_files
+from streaming_jsmf.ingestion.sources.listing import find_files
+from streaming_jsmf.ingestion.sources.protocol import PATH_OPTIONS
 from streaming_jsmf.ingestion.tokens.stop_words import LANGUAGES, NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
 from streaming_jsmf.storage.paths import StorePath, is_free, is_url, normalize, state_of

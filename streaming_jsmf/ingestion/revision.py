@@ -25,7 +25,11 @@ from streaming_jsmf.corpus.vocabulary import WordCounts
 from streaming_jsmf.corpus.write import Origin, finish_directory, without_asked
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.fingerprint import fingerprint
-from streaming_jsmf.ingestion.files import (
+from streaming_jsmf.ingestion.known import Known
+from streaming_jsmf.ingestion.losses import DUPLICATE, REASONS, STEPS
+from streaming_jsmf.ingestion.repeats import ENTRIES_NAME, ENTRY, packed, settled
+from streaming_jsmf.ingestion.second_pass import as_known
+from streaming_jsmf.ingestion.source_files import (
     FILES_NAME,
     SCHEMA,
     UNSETTLED,
@@ -33,11 +37,7 @@ from streaming_jsmf.ingestion.files import (
     SourceFiles,
     ranks,
 )
-from streaming_jsmf.ingestion.known import Known
-from streaming_jsmf.ingestion.losses import DUPLICATE, REASONS, STEPS
-from streaming_jsmf.ingestion.repeats import ENTRIES_NAME, ENTRY, packed, settled
-from streaming_jsmf.ingestion.second_pass import as_known
-from streaming_jsmf.ingestion.words import NEW_TOKENS, NEW_WORDS
+from streaming_jsmf.ingestion.word_choice import NEW_TOKENS, NEW_WORDS
 from streaming_jsmf.storage.paths import StorePath, exists, make_directory
 from streaming_jsmf.storage.replace import (
     file_written,

@@ -22,9 +22,9 @@ from streaming_jsmf.ingestion.columns import as_type
 from streaming_jsmf.ingestion.first_pass import piece_batches
 from streaming_jsmf.ingestion.job import Ingest, Piece
 from streaming_jsmf.ingestion.losses import DISTINCT, REPEATED, STEPS, TOKENS, save_bad
-from streaming_jsmf.ingestion.readers.base import BadRecord, Batch, Unit
-from streaming_jsmf.ingestion.readers.records import passage_ids
 from streaming_jsmf.ingestion.repeats import ENTRIES_NAME, REPEATED_ID, entries_of, left_out, packed
+from streaming_jsmf.ingestion.sources.adapter import passage_ids
+from streaming_jsmf.ingestion.sources.protocol import BadRecord, Batch, Unit
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.storage.tables import damaged, read_table, write_table

@@ -23,7 +23,7 @@ from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, first_line, option, options_named
-from streaming_jsmf.ingestion.readers.base import PATH_OPTIONS, limits
+from streaming_jsmf.ingestion.sources.protocol import PATH_OPTIONS, limits
 from streaming_jsmf.ingestion.tokens.stop_words import NONE, with_paths
 from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
 from streaming_jsmf.jobs.events import progress_bar

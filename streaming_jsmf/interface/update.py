@@ -32,7 +32,7 @@ from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.inference.polish import FULL_STEPS
 from streaming_jsmf.ingestion.grow import grow_corpus
 from streaming_jsmf.ingestion.revision import CHANGES, SINCE
-from streaming_jsmf.ingestion.words import NEW_WORDS
+from streaming_jsmf.ingestion.word_choice import NEW_WORDS
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.changes import follow_corpus

@@ -1,4 +1,5 @@
-"""Formats that are read by a function, a module each: from a file to record batches of Arrow, one row a document.
+"""Formats of files, a module each.
 
-See ``readers.functions`` for the columns of the record batches, which functions of users yield, too.
+Parquet, delimited text, JSON lines and lines are divided among tasks (``sources.protocol.Format``). The others are
+functions from a file to record batches of Arrow, one row a document, as those of users (``sources.functions``).
 """

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from streaming_jsmf.ingestion.formats.number_lines import Header, documents, header_line, shown
-from streaming_jsmf.ingestion.readers.base import UnreadableError
-from streaming_jsmf.ingestion.readers.files import first_link, open_stream
-from streaming_jsmf.ingestion.readers.matrices import words_beside
+from streaming_jsmf.ingestion.sources.matrices import words_beside
+from streaming_jsmf.ingestion.sources.protocol import UnreadableError
+from streaming_jsmf.ingestion.sources.streams import first_link, open_stream
 
 SIZE = re.compile(r"[0-9]{1,18}")
 _NAME = re.compile(r"docword\.(.+?)\.txt(\.[a-z0-9]+)?")

@@ -13,9 +13,9 @@ import pyarrow as pa
 from scipy.sparse import csr_array
 
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.readers.base import UnreadableError, limits
-from streaming_jsmf.ingestion.readers.files import open_raw, read_as
-from streaming_jsmf.ingestion.readers.matrices import batches_of, row_cuts
+from streaming_jsmf.ingestion.sources.matrices import batches_of, row_cuts
+from streaming_jsmf.ingestion.sources.protocol import UnreadableError, limits
+from streaming_jsmf.ingestion.sources.streams import open_raw, read_as
 
 _OF_RAW = "adata.raw has others, which adata.raw.to_adata().write_h5ad(PATH) writes as X"
 

@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from streaming_jsmf.errors import first_line
-from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError
-from streaming_jsmf.ingestion.readers.files import open_stream, read_pieces
-from streaming_jsmf.ingestion.readers.values import decode, encoding_hint, listed
+from streaming_jsmf.ingestion.sources.protocol import BadValue, UnreadableError
+from streaming_jsmf.ingestion.sources.streams import open_stream, read_pieces
+from streaming_jsmf.ingestion.sources.values import decode, encoding_hint, listed
 from streaming_jsmf.storage.paths import state_of
 
 #: Bytes of the largest document; as Python values it takes five to ten times as much memory.

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from streaming_jsmf.ingestion.readers.base import limits
+from streaming_jsmf.ingestion.sources.protocol import limits
 from streaming_jsmf.ingestion.tokens.boilerplate import characters, without_tags
 
 #: The line before each message of an mbox file, as in "From ann@example.org Thu Jan  1 00:00:00 1970".

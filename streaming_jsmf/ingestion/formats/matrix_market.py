@@ -11,9 +11,9 @@ import pyarrow as pa
 from streaming_jsmf.errors import option
 from streaming_jsmf.ingestion.formats.docword import SIZE
 from streaming_jsmf.ingestion.formats.number_lines import Header, documents, header_line, shown
-from streaming_jsmf.ingestion.readers.base import UnreadableError
-from streaming_jsmf.ingestion.readers.files import open_stream
-from streaming_jsmf.ingestion.readers.matrices import words_beside
+from streaming_jsmf.ingestion.sources.matrices import words_beside
+from streaming_jsmf.ingestion.sources.protocol import UnreadableError
+from streaming_jsmf.ingestion.sources.streams import open_stream
 
 _BANNER = "%%MatrixMarket matrix coordinate integer|real|pattern general"
 _TYPES = {"integer": (np.int64,) * 3, "real": (np.int64, np.int64, np.float64), "pattern": (np.int64,) * 2}

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 from scipy.sparse import load_npz
 
-from streaming_jsmf.ingestion.readers.base import UnreadableError
-from streaming_jsmf.ingestion.readers.files import first_link, open_raw, read_as
-from streaming_jsmf.ingestion.readers.matrices import batches_of, words_beside
+from streaming_jsmf.ingestion.sources.matrices import batches_of, words_beside
+from streaming_jsmf.ingestion.sources.protocol import UnreadableError
+from streaming_jsmf.ingestion.sources.streams import first_link, open_raw, read_as
 from streaming_jsmf.process_limits import machine_memory
 
 

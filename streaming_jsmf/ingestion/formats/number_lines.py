@@ -12,10 +12,10 @@ import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.bags import Bags
-from streaming_jsmf.ingestion.readers.base import UnreadableError, limits
-from streaming_jsmf.ingestion.readers.files import is_compressed, read_pieces, size_of
-from streaming_jsmf.ingestion.readers.formats import too_long
-from streaming_jsmf.ingestion.readers.matrices import NO_COUNT, are_counts, record_batches
+from streaming_jsmf.ingestion.formats.lines import too_long
+from streaming_jsmf.ingestion.sources.matrices import NO_COUNT, are_counts, record_batches
+from streaming_jsmf.ingestion.sources.protocol import UnreadableError, limits
+from streaming_jsmf.ingestion.sources.streams import is_compressed, read_pieces, size_of
 
 
 class Header(NamedTuple):

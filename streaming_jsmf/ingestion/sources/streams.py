@@ -23,9 +23,9 @@ from fsspec.spec import AbstractBufferedFile
 from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
 from streaming_jsmf.corpus.metadata import registers_pandas
 from streaming_jsmf.errors import InputError, StreamingJSMFError, first_line, pass_on_machine
-from streaming_jsmf.ingestion.readers.base import UnreadableError
-from streaming_jsmf.ingestion.readers.compression import CODECS, MAGIC, PIECE, STREAM_ERRORS, recoded
-from streaming_jsmf.ingestion.readers.values import START, marked_encoding
+from streaming_jsmf.ingestion.sources.compression import CODECS, MAGIC, PIECE, STREAM_ERRORS, recoded
+from streaming_jsmf.ingestion.sources.protocol import UnreadableError
+from streaming_jsmf.ingestion.sources.values import START, marked_encoding
 from streaming_jsmf.storage.local import local_name, require_regular
 from streaming_jsmf.storage.objects import Reached
 from streaming_jsmf.storage.paths import (

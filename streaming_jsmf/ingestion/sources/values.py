@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from streaming_jsmf.corpus.footer import is_list, is_string
 from streaming_jsmf.corpus.metadata import without_extension, without_views
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError, limits
+from streaming_jsmf.ingestion.sources.protocol import BadValue, UnreadableError, limits
 
 
 def name_encoding() -> str:

@@ -17,7 +17,12 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import RatingsOptions, ReaderName
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.readers.base import (
+from streaming_jsmf.ingestion.formats.delimited import DELIMITED
+from streaming_jsmf.ingestion.formats.parquet import PARQUET
+from streaming_jsmf.ingestion.sources.group_by import read_bucket, write_buckets
+from streaming_jsmf.ingestion.sources.matrices import NO_COUNT, are_counts
+from streaming_jsmf.ingestion.sources.probe import is_parquet
+from streaming_jsmf.ingestion.sources.protocol import (
     BadRecords,
     Format,
     Records,
@@ -25,7 +30,8 @@ from streaming_jsmf.ingestion.readers.base import (
     UnreadableError,
     limits,
 )
-from streaming_jsmf.ingestion.readers.files import (
+from streaming_jsmf.ingestion.sources.record_files import RecordFiles
+from streaming_jsmf.ingestion.sources.streams import (
     TABLE_PATTERNS,
     find_beside,
     is_compressed,
@@ -33,12 +39,7 @@ from streaming_jsmf.ingestion.readers.files import (
     open_raw,
     size_of,
 )
-from streaming_jsmf.ingestion.readers.group_by import read_bucket, write_buckets
-from streaming_jsmf.ingestion.readers.listing import is_parquet
-from streaming_jsmf.ingestion.readers.matrices import NO_COUNT, are_counts
-from streaming_jsmf.ingestion.readers.records import RecordFiles
-from streaming_jsmf.ingestion.readers.tables import DELIMITED, PARQUET
-from streaming_jsmf.ingestion.readers.values import (
+from streaming_jsmf.ingestion.sources.values import (
     as_bytes,
     as_json,
     invalid_rows,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaming_jsmf.errors import option
-from streaming_jsmf.ingestion.readers.base import (
+from streaming_jsmf.ingestion.sources.protocol import (
     BadRecords,
     BadValue,
     Format,
@@ -22,8 +22,8 @@ from streaming_jsmf.ingestion.readers.base import (
     UnreadableError,
     limits,
 )
-from streaming_jsmf.ingestion.readers.files import is_divisible, open_raw, open_stream, size_of, start_of
-from streaming_jsmf.ingestion.readers.values import (
+from streaming_jsmf.ingestion.sources.streams import is_divisible, open_raw, open_stream, size_of, start_of
+from streaming_jsmf.ingestion.sources.values import (
     decode,
     encoding_hint,
     from_python,

@@ -10,16 +10,7 @@ from typing import Any, NamedTuple
 
 from streaming_jsmf.errors import first_line
 from streaming_jsmf.ingestion.formats import json_documents
-from streaming_jsmf.ingestion.readers.base import (
-    BadRecords,
-    BadValue,
-    Format,
-    Records,
-    Unit,
-    UnreadableError,
-)
-from streaming_jsmf.ingestion.readers.files import open_stream, read_pieces
-from streaming_jsmf.ingestion.readers.formats import (
+from streaming_jsmf.ingestion.formats.lines import (
     BYTE_ORDER_MARK,
     EMPTY,
     Gathered,
@@ -34,7 +25,16 @@ from streaming_jsmf.ingestion.readers.formats import (
     open_unit,
     text_of,
 )
-from streaming_jsmf.ingestion.readers.values import encoding_hint, from_python
+from streaming_jsmf.ingestion.sources.protocol import (
+    BadRecords,
+    BadValue,
+    Format,
+    Records,
+    Unit,
+    UnreadableError,
+)
+from streaming_jsmf.ingestion.sources.streams import open_stream, read_pieces
+from streaming_jsmf.ingestion.sources.values import encoding_hint, from_python
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.storage.heads import found_once
 

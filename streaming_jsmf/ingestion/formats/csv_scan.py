@@ -23,9 +23,9 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
-from streaming_jsmf.ingestion.readers.base import UnreadableError, limits
-from streaming_jsmf.ingestion.readers.files import read_pieces
-from streaming_jsmf.ingestion.readers.values import from_python
+from streaming_jsmf.ingestion.sources.protocol import UnreadableError, limits
+from streaming_jsmf.ingestion.sources.streams import read_pieces
+from streaming_jsmf.ingestion.sources.values import from_python
 
 #: Kinds of records; a literal one is a line whose quotes are text.
 GOOD, LITERAL, BLANK, BAD = 0, 1, 2, 3

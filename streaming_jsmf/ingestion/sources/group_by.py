@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.bags import LARGEST_COUNT, Bags
 from streaming_jsmf.errors import StoreError
-from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, limits
-from streaming_jsmf.ingestion.readers.matrices import row_cuts, too_large
 from streaming_jsmf.ingestion.repeats import hash_values
+from streaming_jsmf.ingestion.sources.matrices import row_cuts, too_large
+from streaming_jsmf.ingestion.sources.protocol import BadRecords, Batch, limits
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.storage.replace import file_written
 from streaming_jsmf.storage.tables import read_range, write_pieces

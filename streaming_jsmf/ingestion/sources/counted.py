@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.formats import docword, h5ad, matrix_market, npz
-from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit
-from streaming_jsmf.ingestion.readers.files import size_of
-from streaming_jsmf.ingestion.readers.functions import FunctionFormat
-from streaming_jsmf.ingestion.readers.matrices import BAGS
-from streaming_jsmf.ingestion.readers.records import RecordReader
+from streaming_jsmf.ingestion.sources.adapter import RecordReader
+from streaming_jsmf.ingestion.sources.functions import FunctionFormat
+from streaming_jsmf.ingestion.sources.matrices import BAGS
+from streaming_jsmf.ingestion.sources.protocol import BadRecords, Batch, Unit
+from streaming_jsmf.ingestion.sources.streams import size_of
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 
 

@@ -38,9 +38,9 @@ from streaming_jsmf.corpus.totals import (
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units
-from streaming_jsmf.ingestion.readers.base import BadRecords
-from streaming_jsmf.ingestion.readers.values import listed
 from streaming_jsmf.ingestion.repeats import hash_values
+from streaming_jsmf.ingestion.sources.protocol import BadRecords
+from streaming_jsmf.ingestion.sources.values import listed
 from streaming_jsmf.ingestion.tokens.split import TokenLists, with_ngrams
 from streaming_jsmf.ingestion.tokens.stop_words import (
     LANGUAGES,

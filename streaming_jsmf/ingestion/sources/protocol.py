@@ -322,7 +322,7 @@ class Reader(ABC):
 
     @property
     def phrases(self) -> float | None:
-        """Minimum NPMI of neighboring words to be joined (``ingestion.words``); None disables the search."""
+        """Minimum NPMI of neighboring words to be joined (``ingestion.word_choice``); None disables the search."""
         found = getattr(self.options, "phrases", None)
         return found if isinstance(found, float) else None
 

@@ -11,8 +11,11 @@ from typing import IO, Any, ClassVar
 
 from streaming_jsmf.config import ReaderName
 from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
+from streaming_jsmf.ingestion.formats.lines import Gathered, Parsed, gathered
 from streaming_jsmf.ingestion.formats.mail import messages, read_message
-from streaming_jsmf.ingestion.readers.base import (
+from streaming_jsmf.ingestion.sources.adapter import TextReader
+from streaming_jsmf.ingestion.sources.listing import find_files, with_members
+from streaming_jsmf.ingestion.sources.protocol import (
     BadRecords,
     BadValue,
     Records,
@@ -21,7 +24,7 @@ from streaming_jsmf.ingestion.readers.base import (
     group_units,
     limits,
 )
-from streaming_jsmf.ingestion.readers.files import (
+from streaming_jsmf.ingestion.sources.streams import (
     describe,
     is_archive,
     is_hidden,
@@ -30,10 +33,7 @@ from streaming_jsmf.ingestion.readers.files import (
     open_stream,
     size_of,
 )
-from streaming_jsmf.ingestion.readers.formats import Gathered, Parsed, gathered
-from streaming_jsmf.ingestion.readers.listing import find_files, with_members
-from streaming_jsmf.ingestion.readers.records import TextReader
-from streaming_jsmf.ingestion.readers.values import decode, encoding_hint, is_binary, marked_encoding
+from streaming_jsmf.ingestion.sources.values import decode, encoding_hint, is_binary, marked_encoding
 from streaming_jsmf.storage.kinds import SOURCE, unsuitable
 from streaming_jsmf.storage.paths import exists, is_url
 

@@ -29,31 +29,27 @@ from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.corpus.format import require_no_store
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.errors import InputError, Option, option
-from streaming_jsmf.ingestion.readers.bag_of_words import BagSource, BasketSource
-from streaming_jsmf.ingestion.readers.base import PATH_OPTIONS, Source, UnreadableError
-from streaming_jsmf.ingestion.readers.counted import DocwordSource, H5adSource, MatrixMarketSource, NpzSource
-from streaming_jsmf.ingestion.readers.files import bare_suffix, file_name, is_archive, is_tar
-from streaming_jsmf.ingestion.readers.functions import FunctionSource
-from streaming_jsmf.ingestion.readers.json_records import JSON
-from streaming_jsmf.ingestion.readers.listing import (
+from streaming_jsmf.ingestion.formats.delimited import DELIMITED
+from streaming_jsmf.ingestion.formats.json_records import JSON
+from streaming_jsmf.ingestion.sources.bag_of_words import BagSource, BasketSource
+from streaming_jsmf.ingestion.sources.counted import DocwordSource, H5adSource, MatrixMarketSource, NpzSource
+from streaming_jsmf.ingestion.sources.functions import FunctionSource
+from streaming_jsmf.ingestion.sources.listing import files_for, inside, is_about, is_word_list, list_files
+from streaming_jsmf.ingestion.sources.probe import (
     FORMATS,
     SAMPLE,
     Table,
     ask,
     contents,
     contents_of,
-    files_for,
     format_of,
-    inside,
-    is_about,
-    is_word_list,
-    list_files,
 )
-from streaming_jsmf.ingestion.readers.records import LineSource, TextSource
-from streaming_jsmf.ingestion.readers.tables import DELIMITED
-from streaming_jsmf.ingestion.readers.text_files import File, MailSource, TextFilesSource, files_in_tar
-from streaming_jsmf.ingestion.readers.triples import RatingsSource, TriplesSource
-from streaming_jsmf.ingestion.readers.values import as_bytes, holds_strings, is_code, is_text, listed
+from streaming_jsmf.ingestion.sources.protocol import PATH_OPTIONS, Source, UnreadableError
+from streaming_jsmf.ingestion.sources.record_files import LineSource, TextSource
+from streaming_jsmf.ingestion.sources.streams import bare_suffix, file_name, is_archive, is_tar
+from streaming_jsmf.ingestion.sources.text_files import File, MailSource, TextFilesSource, files_in_tar
+from streaming_jsmf.ingestion.sources.triples import RatingsSource, TriplesSource
+from streaming_jsmf.ingestion.sources.values import as_bytes, holds_strings, is_code, is_text, listed
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import AnyPath, exists, is_file, join, normalize

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from streaming_jsmf.corpus.bags import LARGEST_COUNT, SMALLEST_COUNT, Bags
 from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, read_vocabulary
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.readers.base import BadRecords, Records, UnreadableError, limits
-from streaming_jsmf.ingestion.readers.files import find_beside
+from streaming_jsmf.ingestion.sources.protocol import BadRecords, Records, UnreadableError, limits
+from streaming_jsmf.ingestion.sources.streams import find_beside
 
 #: Columns of a bag of words: lists of words, and lists of their counts.
 BAGS = WORDS, COUNTS = "text", "counts"

@@ -19,19 +19,27 @@ from streaming_jsmf.corpus.manifest import MANIFEST_NAME, Json
 from streaming_jsmf.corpus.metadata import id_column, without_views
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Format, Records, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.files import (
+from streaming_jsmf.ingestion.formats.json_records import JSON, lists_of
+from streaming_jsmf.ingestion.formats.lines import Gathered, gathered, line_records, text_of
+from streaming_jsmf.ingestion.formats.parquet import PARQUET
+from streaming_jsmf.ingestion.sources.adapter import RecordReader, TextReader
+from streaming_jsmf.ingestion.sources.probe import FORMATS, format_of, is_parquet
+from streaming_jsmf.ingestion.sources.protocol import (
+    BadRecords,
+    Batch,
+    Format,
+    Records,
+    Unit,
+    UnreadableError,
+)
+from streaming_jsmf.ingestion.sources.record_files import RecordFiles
+from streaming_jsmf.ingestion.sources.streams import (
     TABLE_PATTERNS,
     is_archive,
     of_first_readable,
     open_parquet_source,
 )
-from streaming_jsmf.ingestion.readers.formats import Gathered, gathered, line_records, text_of
-from streaming_jsmf.ingestion.readers.json_records import JSON, lists_of
-from streaming_jsmf.ingestion.readers.listing import FORMATS, format_of, is_parquet
-from streaming_jsmf.ingestion.readers.records import RecordFiles, RecordReader, TextReader
-from streaming_jsmf.ingestion.readers.tables import PARQUET
-from streaming_jsmf.ingestion.readers.values import listed, require_columns, value_type
+from streaming_jsmf.ingestion.sources.values import listed, require_columns, value_type
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.stop_words import NONE as NO_STOP_WORDS
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer

@@ -15,7 +15,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from streaming_jsmf.errors import first_line
-from streaming_jsmf.ingestion.readers.base import UnreadableError
+from streaming_jsmf.ingestion.sources.protocol import UnreadableError
 
 #: Bytes that are decompressed at once.
 PIECE = 1 << 14

@@ -16,9 +16,7 @@ import numpy as np
 
 from streaming_jsmf.config import TextOptions
 from streaming_jsmf.errors import first_line, option
-from streaming_jsmf.ingestion.readers.base import UnreadableError, distinct_names, limits
-from streaming_jsmf.ingestion.readers.compression import recoded
-from streaming_jsmf.ingestion.readers.csv_scan import (
+from streaming_jsmf.ingestion.formats.csv_scan import (
     BAD,
     BLANK,
     ENDLESS,
@@ -29,9 +27,11 @@ from streaming_jsmf.ingestion.readers.csv_scan import (
     shape_of,
     whole_lines,
 )
-from streaming_jsmf.ingestion.readers.files import bare_suffix, open_stream, read_pieces
-from streaming_jsmf.ingestion.readers.formats import EMPTY, RENAME, encoding_of_file, other_kind, too_long
-from streaming_jsmf.ingestion.readers.values import encoding_name, listed, name_encoding
+from streaming_jsmf.ingestion.formats.lines import EMPTY, RENAME, encoding_of_file, other_kind, too_long
+from streaming_jsmf.ingestion.sources.compression import recoded
+from streaming_jsmf.ingestion.sources.protocol import UnreadableError, distinct_names, limits
+from streaming_jsmf.ingestion.sources.streams import bare_suffix, open_stream, read_pieces
+from streaming_jsmf.ingestion.sources.values import encoding_name, listed, name_encoding
 from streaming_jsmf.storage.heads import found_once
 from streaming_jsmf.validation import is_utf8
 

@@ -3,43 +3,31 @@
 from __future__ import annotations
 
 import functools
-import logging
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import EXCERPT, ReaderName, TextOptions
+from streaming_jsmf.config import EXCERPT
 from streaming_jsmf.corpus.footer import is_list, is_string
 from streaming_jsmf.corpus.metadata import free_name
-from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.readers.base import (
+from streaming_jsmf.ingestion.sources.doubts import doubts
+from streaming_jsmf.ingestion.sources.matrices import BAGS, bags_of, list_faults
+from streaming_jsmf.ingestion.sources.protocol import (
     BadRecords,
     Batch,
-    Format,
-    Reader,
     Records,
     Source,
     Unit,
     UnreadableError,
 )
-from streaming_jsmf.ingestion.readers.csv_layout import CsvLayout
-from streaming_jsmf.ingestion.readers.doubts import doubts
-from streaming_jsmf.ingestion.readers.files import bare_suffix, of_first_readable, size_of
-from streaming_jsmf.ingestion.readers.folders import names_in_folders
-from streaming_jsmf.ingestion.readers.formats import LINES
-from streaming_jsmf.ingestion.readers.json_records import JSON, JsonLayout
-from streaming_jsmf.ingestion.readers.listing import FORMATS, format_of, is_parquet
-from streaming_jsmf.ingestion.readers.matrices import BAGS, bags_of, list_faults
-from streaming_jsmf.ingestion.readers.tables import DELIMITED, PARQUET
-from streaming_jsmf.ingestion.readers.values import (
+from streaming_jsmf.ingestion.sources.values import (
     as_characters,
     as_json,
     encoding_hint,
@@ -47,24 +35,17 @@ from streaming_jsmf.ingestion.readers.values import (
     invalid_rows,
     is_text,
     mended,
-    require_columns,
     storable,
     without_surrogates,
 )
 from streaming_jsmf.ingestion.tokens.split import count_codes
-from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, NONE, languages_of
-from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
+from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, languages_of
 from streaming_jsmf.validation import is_utf8
-
-logger = logging.getLogger(__name__)
 
 #: Names of columns of ids, the likeliest first.
 ID_NAMES = ("document_id", "doc_id", "id")
 
 _LARGEST_ID = 2**63 - 1
-
-#: Formats by what is found out about a file.
-_OF_LAYOUTS: dict[type, Format] = {CsvLayout: DELIMITED, JsonLayout: JSON}
 
 
 def id_name(columns: Sequence[Any]) -> str | None:
@@ -283,131 +264,3 @@ def id_faults(name: str, ids: Any) -> dict[int, str]:
         reason = f"{name} is above {_LARGEST_ID}, the largest integer of an id; write ids as strings"
         faults |= dict.fromkeys(large.tolist(), reason)
     return faults
-
-
-class RecordFiles(Reader):
-    """Base of readers of files, each of which has a format."""
-
-    def format(self, path: str) -> Format:
-        """Return the format of a file: Parquet by suffix, else lines. Raises UnreadableError if it is unknown."""
-        return PARQUET if is_parquet(path) else LINES
-
-    def format_of(self, unit: Unit) -> Format:
-        """Return the format of a unit, for which its file is not opened if the layout of that was found."""
-        return _OF_LAYOUTS.get(type(unit.layout)) or self.format(unit.path)
-
-    def parts(self, path: str) -> Sequence[Unit]:
-        return self.format(path).units(path, self.options)
-
-    def beginning(self, unit: Unit) -> Unit:
-        return self.format_of(unit).beginning(unit)
-
-    def place(self, unit: Unit, row: int) -> str:
-        return self.format_of(unit).place(unit, row)
-
-    def first_row(self, unit: Unit) -> int:
-        return self.format_of(unit).first_row(unit)
-
-
-class LineSource(RecordFiles, TextReader):
-    """Reader "lines": each line of a file that is not blank is a document without an id."""
-
-    reader = "lines"
-    patterns = ("*.txt", "*.text")
-
-    def records(self, unit: Unit, bad: BadRecords) -> Iterator[Records]:
-        return LINES.records(unit, self.options, bad)
-
-
-@dataclass(frozen=True)
-class TextSource(RecordFiles, TextReader):
-    """Reader "text": each record of a Parquet, JSON or delimited file is a document.
-
-    The first file that can be read names the columns of the text and the id, which all files must have. Names of
-    folders such as year=1999 are metadata, too, and so are channels of Slack.
-    """
-
-    reader: ClassVar[ReaderName] = "text"
-    patterns = tuple(f"*{suffix}" for suffix in FORMATS)
-
-    #: The columns of the first file that has those that are asked for.
-    names: tuple[str, ...] = field(default=(), repr=False)
-
-    @classmethod
-    def open(cls, root: str, files: tuple[str, ...], options: TextOptions, tokenizer: Tokenizer) -> Self:
-        """Find the columns. Raises InputError if no file has them, with the reason for the first file."""
-        if len(set(options.text)) < len(options.text):
-            raise InputError(
-                f"{option.text(','.join(options.text))} names a column twice; name each column once"
-            )
-        if options.id in options.text:
-            raise InputError(
-                f"the column {options.id!r} cannot hold both the texts and the ids; give {option.id} another"
-            )
-        opened = cls(root, files, options, tokenizer)
-        return replace(opened, names=tuple(opened._first_names()))
-
-    def format(self, path: str) -> Format:
-        found = format_of(path) or (None if self.options.delimiter is None else DELIMITED)
-        if found is None:
-            raise UnreadableError(
-                f"its suffix is {bare_suffix(path)!r}, and it holds neither JSON, Parquet nor surely a table; lines "
-                f"are read with {option.reader('lines')}, and delimited files with "
-                f"{option.delimiter('CHARACTER')}; other formats must be converted to one of these"
-            )
-        return found
-
-    @property
-    def contents(self) -> tuple[str, ...]:
-        found: tuple[str, ...] = self.options.text
-        return found
-
-    @property
-    def id_was_named(self) -> bool:
-        return self.options.id not in (None, NONE)
-
-    @property
-    def id_column(self) -> str | None:
-        if self.options.id == NONE:
-            return None
-        return self.options.id or id_name([name for name in self.names if name not in self.contents])
-
-    def _first_names(self) -> list[str]:
-        asked = () if self.options.metadata == "all" else self.options.metadata
-        if asked:
-            of_folders = {name for path in self.files for name in names_in_folders(self.root, path)}
-            asked = [name for name in asked if name not in of_folders]
-
-        def names_of(path: str) -> list[str]:
-            names = self.format(path).names(path, self.options)
-            require_columns([*self._required(), *asked], names)
-            return names
-
-        hint = f"give a file of texts, and name the column with {option.text('NAME')}"
-        if self.id_was_named:
-            hint += f", and that of the ids with {option.id('NAME')}"
-        return of_first_readable(self.files, names_of, hint)
-
-    def units(self) -> Sequence[Unit]:
-        """As of ``Reader``, without empty files of lines beside others, such as parts that Spark writes."""
-        with suppress(UnreadableError):
-            filled = tuple(path for path in self.files if size_of(path) or is_parquet(path))
-            if 0 < len(filled) < len(self.files):
-                logger.warning("%d of %d files are empty", len(self.files) - len(filled), len(self.files))
-                return replace(self, files=filled).units()
-        return super().units()
-
-    def _required(self) -> list[str]:
-        return [*self.contents, *([self.options.id] if self.id_was_named else [])]
-
-    def records(self, unit: Unit, bad: BadRecords) -> Iterator[Records]:
-        options, folders, wanted = self.options, names_in_folders(self.root, unit.path), None
-        form = self.format_of(unit)
-        if options.metadata != "all":
-            wanted = {*self._required(), *filter(None, [self.id_column]), *options.metadata}
-        for records in form.records(unit, options, bad, wanted):
-            if not records.columns.keys() >= {*self._required()}:
-                require_columns(self._required(), form.names(unit.path, options))
-            n = len(records.rows)
-            added = {name: pa.array([value] * n, pa.string()) for name, value in folders.items()}
-            yield replace(records, columns={**added, **records.columns})
