@@ -20,7 +20,7 @@ from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.ingestion import ingest as ingest_module
 from streaming_jsmf.ingestion import job
-from streaming_jsmf.ingestion import words as found
+from streaming_jsmf.ingestion import word_choice as found
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.tokens.split import TokenLists, with_phrases
 from streaming_jsmf.jobs.execution import Execution

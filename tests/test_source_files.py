@@ -16,7 +16,7 @@ import pytest
 
 from streaming_jsmf import ingest, open_corpus
 from streaming_jsmf.corpus.format import read_manifest
-from streaming_jsmf.ingestion.sources import files
+from streaming_jsmf.ingestion.sources import streams
 from streaming_jsmf.ingestion.sources.guess import guess_reader, guess_source
 from streaming_jsmf.ingestion.sources.listing import find_files, list_files
 from tests.outcomes import Command, Outcome, refused
@@ -235,7 +235,7 @@ def test_a_table_in_an_archive_is_named(tmp_path: Path, ingested: Command) -> No
 
 def test_an_archive_is_opened_once_for_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Path] = []
-    made = files.zipfile.ZipFile
+    made = streams.zipfile.ZipFile
     path = put(
         tmp_path / "t.zip", in_zip({f"{i}.csv": f"text\nant bee cat dog eel fox{i}\n" for i in range(40)})
     )
@@ -244,7 +244,7 @@ def test_an_archive_is_opened_once_for_its_files(tmp_path: Path, monkeypatch: py
         opened.append(archive)
         return made(archive, *arguments, **named)
 
-    monkeypatch.setattr(files.zipfile, "ZipFile", count)
+    monkeypatch.setattr(streams.zipfile, "ZipFile", count)
     ingest(path, tmp_path / "c", preset="papers", scheduler="synchronous")
     assert len(opened) < 10
     path.write_bytes(in_zip({"a.csv": "text\nant bee cat dog eel\n"}))

@@ -28,12 +28,16 @@ class Known:
     statuses: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     heads: dict[str, bytes] = field(default_factory=dict)
     results: dict[Any, Any] = field(default_factory=dict)
+    n_bytes: int = 0
 
     def head(self, path: str, read: Callable[[], bytes]) -> bytes:
+        """The first bytes of a file, which ``read`` returns; those of the files read first are dropped first."""
         if path not in self.heads:
-            while self.heads and sum(map(len, self.heads.values())) > _HELD:
-                del self.heads[next(iter(self.heads))]
-            self.heads[path] = read()
+            head = read()
+            while self.heads and self.n_bytes + len(head) > _HELD:
+                self.n_bytes -= len(self.heads.pop(next(iter(self.heads))))
+            self.heads[path] = head
+            self.n_bytes += len(head)
         return self.heads[path]
 
 

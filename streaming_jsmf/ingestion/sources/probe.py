@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any
 
@@ -144,7 +144,8 @@ class Table:
     @cached_property
     def columns(self) -> dict[str, Any]:
         """Arrow arrays of the first records by column. Raises InputError if no file can be read."""
-        return of_first_readable(self.files, self._first_records, f"give a file with a header, or {ask()}")
+        read = partial(_first_records, options=self._options)
+        return of_first_readable(self.files, read, f"give a file with a header, or {ask()}")
 
     def listed(self) -> str:
         """Return the columns, and what to do if they are wrong."""
@@ -165,18 +166,18 @@ class Table:
                     return separator
         return None
 
-    def _first_records(self, path: str) -> dict[str, Any]:
-        form, options = format_of(path) or DELIMITED, self._options
-        if form is JSON:
-            return _of_objects(path, options.encoding)
-        whole = Unit(path) if form is DELIMITED else form.units(path, options)[0]
-        for part in (form.beginning(whole), whole):
-            first = next(form.records(part, options, BadRecords("quarantine", part, form.place)), None)
-            if first is not None:
-                break
-        else:
-            return dict.fromkeys(form.names(path, options), pa.array([], pa.string()))
-        return {name: values[:_SAMPLE_RECORDS] for name, values in first.columns.items()}
+
+@found_once
+def _first_records(path: str, options: Any) -> dict[str, Any]:
+    form = format_of(path) or DELIMITED
+    if form is JSON:
+        return _of_objects(path, options.encoding)
+    whole = Unit(path) if form is DELIMITED else form.units(path, options)[0]
+    for part in (form.beginning(whole), whole):
+        first = next(form.records(part, options, BadRecords("quarantine", part, form.place)), None)
+        if first is not None:
+            return {name: values[:_SAMPLE_RECORDS] for name, values in first.columns.items()}
+    return dict.fromkeys(form.names(path, options), pa.array([], pa.string()))
 
 
 def _of_objects(path: str, encoding: str) -> dict[str, Any]:
