@@ -11,6 +11,7 @@ Scanning takes linear time: a field whose quote is not closed ends at the next q
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.ingestion.readers.base import UnreadableError, limits
 from streaming_jsmf.ingestion.readers.files import read_pieces
 from streaming_jsmf.ingestion.readers.values import from_python
+from streaming_jsmf.linalg.compiled import compiled
 
 #: Kinds of records; a literal one is a line whose quotes are text.
 GOOD, LITERAL, BLANK, BAD = 0, 1, 2, 3
@@ -35,6 +37,10 @@ _KEPT = 1000  # bytes that the quarantine keeps of a line that is too long
 _MOST_RECORDS = 1 << 18  # in a block
 _SAMPLED = 5000  # records that show their number of fields
 _COMPARED = 100  # records that show whether the first field is the name of the row
+
+#: Kinds of bytes, and where the next byte stands.
+_OTHER, _LINE, _RETURN, _DELIMITER, _QUOTE, _ESCAPE = (np.uint8(i) for i in range(6))
+_AT_RECORD, _AT_FIELD, _PLAIN, _QUOTED, _CLOSED = range(5)
 
 _SEPARATOR = b"\x1f"  # replaces a delimiter of several bytes, because Arrow takes only one
 
@@ -84,7 +90,8 @@ class Block:
     starts : Where each record starts in the data, and the last one ends.
     lines : The line at which each record starts, and the line after the last one.
     kinds : Kind of each record.
-    rows : Fields of the good and literal records, as tuples or an Arrow table. Undecodable bytes are lone surrogates.
+    rows : Fields of the good and literal records, as tuples, in which undecodable bytes are lone surrogates; or how
+        to split the data, all records of which are good: the dialect and the number of fields.
     place : Where the data stand in the stream, except the start of a line that is longer than ``LONGEST_LINE``.
     """
 
@@ -109,9 +116,13 @@ class Block:
 
     def columns(self, places: Sequence[int]) -> list[Any]:
         """Return some columns of the good records as Arrow arrays of strings."""
-        if isinstance(self.rows, pa.Table):
-            return [self.rows.column(place).combine_chunks() for place in places]
-        return [from_python([row[place] for row in self.rows], "surrogateescape") for place in places]
+        rows = self.rows
+        if isinstance(rows, tuple):
+            try:
+                return _by_arrow(self.data, *rows, places)
+            except (pa.ArrowInvalid, ValueError):  # also of bytes that are not UTF-8
+                rows = scan(self.data, *rows).rows
+        return [from_python([row[place] for row in rows], "surrogateescape") for place in places]
 
 
 def whole_lines(data: bytes) -> int:
@@ -135,8 +146,7 @@ def blocks(stream: Any, dialect: Dialect, n_fields: int, left: int = ENDLESS) ->
         at, before = 0, -1
         while before < at < whole:
             before, known = at, len(data) - at if left else ENDLESS
-            end = data.find(b"\n", at + limits.BATCH_BYTES - 1, whole) + 1 or whole
-            block = _by_arrow(data[at:end], dialect, n_fields)
+            block = _by_rule(np.frombuffer(data, np.uint8)[at:whole], dialect, n_fields, ended=not left)
             block = block or scan(data[at:whole], dialect, n_fields, known, limits.BATCH_BYTES)
             if len(block.kinds):
                 yield replace(block, lines=line + block.lines, place=place + at)
@@ -150,31 +160,96 @@ def blocks(stream: Any, dialect: Dialect, n_fields: int, left: int = ENDLESS) ->
         raise UnreadableError(damage, line, data[:_KEPT])
 
 
-def _by_arrow(data: bytes, dialect: Dialect, n_fields: int) -> Block | None:
-    """Lines that all are records, without quotes and escapes, as Arrow reads them; None if there are others."""
-    delimiter, *marks = (mark.encode() for mark in dialect[:3])
-    if dialect.codec != "utf-8" or dialect.blanks or any(mark in data for mark in marks if mark):
+def _by_rule(data: Any, dialect: Dialect, n_fields: int, *, ended: bool) -> Block | None:
+    """As ``scan`` of ``BATCH_BYTES`` if all records are good, as most are; None otherwise, or if it is not sure.
+
+    ``ended`` tells whether the stream ends with the data.
+    """
+    marks = [np.frombuffer(mark.encode(), np.uint8) for mark in dialect[:3]]
+    if dialect.codec != "utf-8" or dialect.blanks or data[:3].tobytes() == codecs.BOM_UTF8:
         return None
-    starts = np.append(0, np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1)
-    starts = starts if data.endswith(b"\n") else np.append(starts, len(data))
-    if np.diff(starts).max() > limits.LONGEST_LINE or data.count(b"\r") != data.count(b"\r\n"):
+    kinds = np.full(256, _OTHER)
+    kinds[list(b"\r\n")] = _RETURN, _LINE
+    kinds[marks[2]], kinds[marks[0][0]] = _ESCAPE, _DELIMITER
+    kinds[marks[1] if len(marks[0]) == 1 else []] = _QUOTE  # csv takes only one character
+    starts, lines = np.zeros((2, _MOST_RECORDS + 1), np.int64)
+    one_line = dialect.by_lines and n_fields > 1
+    n = _find_records(data, kinds, marks[0], n_fields, one_line, limits.BATCH_BYTES, limits.LONGEST_LINE, starts, lines)
+    stop = starts[n]
+    if n <= 0 or (ended and n < _MOST_RECORDS and stop < min(limits.BATCH_BYTES, len(data))):
         return None
-    content = data
-    if len(delimiter) > 1 and _SEPARATOR not in data:
-        content, delimiter = data.replace(delimiter, _SEPARATOR), _SEPARATOR
+    held = data[:stop].tobytes()
+    return Block(held, starts[: n + 1].copy(), lines[: n + 1].copy(), np.zeros(n, np.uint8), (dialect, n_fields))
+
+
+# fmt: off
+@compiled(nogil=True)
+def _find_records(
+    data: Any, kinds: Any, delimiter: Any, n_fields: int, one_line: bool, size: int, longest: int, starts: Any,
+    lines: Any,
+) -> int:
+    """Find where the good records that start in the first ``size`` bytes start and end, and their number.
+
+    The number is -1 if a record is not good. A record that has no end in the data is left out.
+    """
+    # fmt: on
+    i, n, line, fields, state = 0, 0, 0, 1, _AT_RECORD
+    while i <= len(data) and n < len(starts) - 1 and starts[n] < size:
+        kind = kinds[data[i]] if i < len(data) else _LINE
+        if kind == _ESCAPE or (kind == _RETURN and not (i + 1 < len(data) and kinds[data[i + 1]] == _LINE)):
+            return -1
+        if i == len(data) and state in (_AT_RECORD, _QUOTED):
+            break
+        i += 1
+        if state == _QUOTED:
+            line += kind == _LINE
+            state = _CLOSED if kind == _QUOTE else _QUOTED
+        elif kind == _LINE:
+            line += 1
+            end = min(i, len(data))
+            wrong = fields != n_fields or end - starts[n] > longest or (one_line and line - lines[n] > 1)
+            if wrong or state == _AT_RECORD:
+                return -1
+            n, fields, state = n + 1, 1, _AT_RECORD
+            starts[n], lines[n] = end, line
+        elif kind == _QUOTE:
+            state = state if state == _PLAIN else _QUOTED
+        elif kind == _DELIMITER and _follows(data, i - 1, delimiter):
+            fields, state = fields + 1, _AT_FIELD
+            i += len(delimiter) - 1
+        elif kind != _RETURN:
+            if state == _CLOSED:
+                return -1
+            state = _PLAIN
+    return n
+
+
+@compiled(nogil=True, internal=True)
+def _follows(data: Any, i: int, mark: Any) -> bool:
+    if i + len(mark) > len(data):
+        return False
+    for j in range(1, len(mark)):
+        if data[i + j] != mark[j]:
+            return False
+    return True
+
+
+def _by_arrow(data: bytes, dialect: Dialect, n_fields: int, places: Sequence[int]) -> list[Any]:
+    """Columns of records that all are good. Raises ArrowInvalid, or ValueError for a delimiter that Arrow refuses."""
+    delimiter, quote = dialect[:2]
+    if len(delimiter) > 1:
+        if _SEPARATOR in data:
+            raise ValueError(f"the separator {_SEPARATOR!r} is in the data")
+        data, delimiter, quote = data.replace(delimiter.encode(), _SEPARATOR), _SEPARATOR.decode(), ""
     names = [str(place) for place in range(n_fields)]
-    try:
-        table = pa_csv.read_csv(
-            pa.BufferReader(content),
-            pa_csv.ReadOptions(use_threads=False, block_size=len(content) + 1, column_names=names),
-            pa_csv.ParseOptions(delimiter=delimiter.decode(), quote_char=False),
-            pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
-        )
-    except (pa.ArrowInvalid, ValueError):  # also of bytes that are not UTF-8
-        return None
-    lines = np.arange(len(starts))
-    same = len(table) == len(lines) - 1  # Arrow skips blank lines
-    return Block(data, starts, lines, np.zeros(len(table), np.uint8), table) if same else None
+    wanted = dict.fromkeys((str(place) for place in places), pa.string())
+    table = pa_csv.read_csv(
+        pa.BufferReader(data),
+        pa_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
+        pa_csv.ParseOptions(delimiter=delimiter, quote_char=quote or False, newlines_in_values=True),
+        pa_csv.ConvertOptions(column_types=wanted, include_columns=[*wanted]),
+    )
+    return [table.column(str(place)).combine_chunks() for place in places]
 
 
 def scan(
