@@ -24,7 +24,15 @@ from streaming_jsmf.ingestion.job import Ingest, Piece
 from streaming_jsmf.ingestion.losses import DISTINCT, REPEATED, STEPS, TOKENS, save_bad
 from streaming_jsmf.ingestion.readers.base import BadRecord, Batch, Unit
 from streaming_jsmf.ingestion.readers.records import passage_ids
-from streaming_jsmf.ingestion.repeats import ENTRIES_NAME, REPEATED_ID, entries_of, left_out, packed
+from streaming_jsmf.ingestion.repeats import (
+    ENTRIES_NAME,
+    ENTRY,
+    REPEATED_ID,
+    add_origins,
+    add_results,
+    left_out,
+    packed,
+)
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.storage.tables import damaged, read_table, write_table
@@ -49,7 +57,8 @@ def write_piece(ingest: Ingest, item: tuple[str, Piece]) -> Record:
     step, piece = item
     new_ids, n_words = _new_ids(ingest, piece, step)
     documents, tokens = np.zeros(len(STEPS), np.int64), np.zeros(len(STEPS))
-    all_steps, empty, held = left_out(ingest, piece), 0, list[tuple[int, Any]]()
+    all_steps, empty = left_out(ingest, piece), 0
+    entries = np.zeros(piece.documents if step == WRITE and ingest.recorded else 0, ENTRY)
 
     def fill(writer: ShardWriter) -> None:
         nonlocal documents, tokens, empty
@@ -64,7 +73,8 @@ def write_piece(ingest: Ingest, item: tuple[str, Piece]) -> Record:
             tokens += np.bincount(steps, weights=lengths, minlength=len(STEPS))
             repeated += _repeated(ingest, piece, unit, batch, np.flatnonzero(steps == REPEATED))
             identities = _identities(ingest, piece, unit, batch)
-            held.append((unit, identities))
+            # Ids that were kept would keep the memory of the batch.
+            add_origins(ingest, entries[ordinal : ordinal + batch.n_documents], unit, identities)
             metadata = _metadata(ingest, batch)
             kept = _kept_documents(batch, ids, n_words, steps == 0, identities, metadata)
             if kept.n_documents:
@@ -75,9 +85,7 @@ def write_piece(ingest: Ingest, item: tuple[str, Piece]) -> Record:
         if step == WRITE:
             save_bad(writer.directory / "repeated.bad", ingest, repeated)
             if ingest.recorded:
-                units, found = zip(*held, strict=True)
-                of_units = np.repeat(units, [len(each) for each in found])
-                entries = entries_of(ingest, piece, of_units, all_steps, pa.chunked_array(found))
+                add_results(ingest, piece, entries, all_steps)
                 write_table(writer.directory / ENTRIES_NAME, packed(entries))
 
     limits = ShardLimits(ingest.tokens_per_shard)
@@ -186,7 +194,10 @@ def _kept_documents(
     bags = csr_array(
         (batch.counts[held], ids[held], indptr.astype(np.int32)), shape=(len(indptr) - 1, n_words)
     )
-    bags.sort_indices()
+    if bags.nnz > n_words:
+        bags = bags.tocsc().tocsr()  # which sorts the ids in linear time
+    else:
+        bags.sort_indices()
     mask = pa.array(stays)
     columns = {name: each.filter(mask) for name, each in metadata.items()}
     return Documents(indptr, bags.indices, bags.data, identities.filter(mask), columns)

@@ -165,6 +165,7 @@ def apply_gram(
     return product
 
 
+@compiled(nogil=True)
 def count_columns(
     columns: NDArray[Any], counts: NDArray[Any], frequency: NDArray[Any], total: Floats
 ) -> None:
@@ -172,9 +173,9 @@ def count_columns(
 
     Counts are added one at a time: sums per batch would make rounding depend on the batches.
     """
-    frequency += np.bincount(columns, minlength=frequency.size)
-    # NumPy is ten times slower if it must convert each count.
-    np.add.at(total, columns, counts.astype(np.float64, copy=False))
+    for k in range(columns.size):
+        frequency[columns[k]] += 1
+        total[columns[k]] += counts[k]
 
 
 def row_arrays(

@@ -40,6 +40,7 @@ _COMPARED = 100  # records that show whether the first field is the name of the 
 
 #: Kinds of bytes, and where the next byte stands.
 _OTHER, _LINE, _RETURN, _DELIMITER, _QUOTE, _ESCAPE = (np.uint8(i) for i in range(6))
+_ONE = np.uint64(1)  # unsigned, as in ``tokens.split``
 _AT_RECORD, _AT_FIELD, _PLAIN, _QUOTED, _CLOSED = range(5)
 
 _SEPARATOR = b"\x1f"  # replaces a delimiter of several bytes, because Arrow takes only one
@@ -193,20 +194,26 @@ def _find_records(
     The number is -1 if a record is not good. A record that has no end in the data is left out.
     """
     # fmt: on
-    i, n, line, fields, state = 0, 0, 0, 1, _AT_RECORD
-    while i <= len(data) and n < len(starts) - 1 and starts[n] < size:
-        kind = kinds[data[i]] if i < len(data) else _LINE
-        if kind == _ESCAPE or (kind == _RETURN and not (i + 1 < len(data) and kinds[data[i + 1]] == _LINE)):
+    i, stop, n, line, fields, state = np.uint64(0), np.uint64(len(data)), 0, 0, 1, _AT_RECORD
+    while i <= stop and n < len(starts) - 1 and starts[n] < size:
+        if state != _CLOSED:
+            first = i
+            while i < stop and kinds[data[i]] == _OTHER:
+                i += _ONE
+            if i > first and state != _QUOTED:
+                state = _PLAIN
+        kind = kinds[data[i]] if i < stop else _LINE
+        if kind == _ESCAPE or (kind == _RETURN and not (i + _ONE < stop and kinds[data[i + _ONE]] == _LINE)):
             return -1
-        if i == len(data) and state in (_AT_RECORD, _QUOTED):
+        if i == stop and state in (_AT_RECORD, _QUOTED):
             break
-        i += 1
+        i += _ONE
         if state == _QUOTED:
             line += kind == _LINE
             state = _CLOSED if kind == _QUOTE else _QUOTED
         elif kind == _LINE:
             line += 1
-            end = min(i, len(data))
+            end = np.int64(min(i, stop))
             wrong = fields != n_fields or end - starts[n] > longest or (one_line and line - lines[n] > 1)
             if wrong or state == _AT_RECORD:
                 return -1
@@ -214,9 +221,9 @@ def _find_records(
             starts[n], lines[n] = end, line
         elif kind == _QUOTE:
             state = state if state == _PLAIN else _QUOTED
-        elif kind == _DELIMITER and _follows(data, i - 1, delimiter):
+        elif kind == _DELIMITER and _follows(data, i - _ONE, delimiter):
             fields, state = fields + 1, _AT_FIELD
-            i += len(delimiter) - 1
+            i += np.uint64(len(delimiter) - 1)
         elif kind != _RETURN:
             if state == _CLOSED:
                 return -1
@@ -226,12 +233,11 @@ def _find_records(
 
 @compiled(nogil=True, internal=True)
 def _follows(data: Any, i: int, mark: Any) -> bool:
-    if i + len(mark) > len(data):
-        return False
-    for j in range(1, len(mark)):
-        if data[i + j] != mark[j]:
-            return False
-    return True
+    """Whether all bytes of a mark are at i."""
+    same = i + np.uint64(len(mark)) <= np.uint64(len(data))
+    for j in range(len(mark)):
+        same = same and data[i + np.uint64(j)] == mark[j]
+    return same
 
 
 def _by_arrow(data: bytes, dialect: Dialect, n_fields: int, places: Sequence[int]) -> list[Any]:

@@ -170,11 +170,12 @@ def _n_words(texts: Any) -> NDArray[np.int64]:
 @compiled(nogil=True)
 def _count_words(offsets: Any, data: Any, found: Any) -> None:
     for m in range(len(found)):
-        inside = False
-        for i in range(offsets[m], offsets[m + 1]):
+        inside, n_words = False, 0
+        for i in range(np.uint64(offsets[m]), np.uint64(offsets[m + 1])):
             is_letter = _IN_WORD[data[i]]
-            found[m] += is_letter and not inside
+            n_words += is_letter & ~inside
             inside = is_letter
+        found[m] = n_words
 
 
 def _each(change: Callable[[str], str]) -> Callable[[Any], Any]:
