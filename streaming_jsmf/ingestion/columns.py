@@ -50,6 +50,8 @@ class Kind:
     def others(self, values: Any) -> Any:
         """Return the strings of an Arrow array without nulls that are not of the kind; all, if one is no date."""
         alike = pc.match_substring_regex(values, self.pattern or "^")
+        if not alike.true_count:
+            return values
         given = values.filter(alike)
         try:
             wrong = given.filter(self.read(given, self).is_null())

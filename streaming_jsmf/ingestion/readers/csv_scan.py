@@ -120,9 +120,11 @@ class Block:
         rows = self.rows
         if isinstance(rows, tuple):
             try:
-                return _by_arrow(self.data, *rows, places)
+                return _by_arrow(
+                    held := memoryview(self.data)[self.starts[0] : self.starts[-1]], *rows, places
+                )
             except (pa.ArrowInvalid, ValueError):  # also of bytes that are not UTF-8
-                rows = scan(self.data, *rows).rows
+                rows = scan(bytes(held), *rows).rows
         return [from_python([row[place] for row in rows], "surrogateescape") for place in places]
 
 
@@ -139,18 +141,19 @@ def blocks(stream: Any, dialect: Dialect, n_fields: int, left: int = ENDLESS) ->
     data, damage, place, line = b"", "", 0, 0
     while left:
         # A record that goes on is scanned again when there is twice as much of it.
-        asked = min(left, max(limits.BATCH_BYTES, len(data)))
-        more, damage = read_pieces(stream, asked)
-        left = left - asked if len(more) == asked and not damage else 0
-        data += more
+        asked, had = min(left, max(limits.BATCH_BYTES, len(data))), len(data)
+        data, damage = read_pieces(stream, asked, data)
+        left = left - asked if len(data) == had + asked and not damage else 0
         whole = whole_lines(data) if left or damage else len(data)
         at, before = 0, -1
         while before < at < whole:
             before, known = at, len(data) - at if left else ENDLESS
-            block = _by_rule(np.frombuffer(data, np.uint8)[at:whole], dialect, n_fields, ended=not left)
+            block = _by_rule(memoryview(data)[at:whole], dialect, n_fields, ended=not left)
             block = block or scan(data[at:whole], dialect, n_fields, known, limits.BATCH_BYTES)
             if len(block.kinds):
-                yield replace(block, lines=line + block.lines, place=place + at)
+                yield replace(
+                    block, data=data, starts=at + block.starts, lines=line + block.lines, place=place
+                )
             at, line = at + int(block.starts[-1]), line + int(block.lines[-1])
         data, place = data[at:], place + at
         if not whole and len(data) > limits.LONGEST_LINE + 2:
@@ -161,13 +164,13 @@ def blocks(stream: Any, dialect: Dialect, n_fields: int, left: int = ENDLESS) ->
         raise UnreadableError(damage, line, data[:_KEPT])
 
 
-def _by_rule(data: Any, dialect: Dialect, n_fields: int, *, ended: bool) -> Block | None:
+def _by_rule(data: memoryview, dialect: Dialect, n_fields: int, *, ended: bool) -> Block | None:
     """As ``scan`` of ``BATCH_BYTES`` if all records are good, as most are; None otherwise, or if it is not sure.
 
     ``ended`` tells whether the stream ends with the data.
     """
     marks = [np.frombuffer(mark.encode(), np.uint8) for mark in dialect[:3]]
-    if dialect.codec != "utf-8" or dialect.blanks or data[:3].tobytes() == codecs.BOM_UTF8:
+    if dialect.codec != "utf-8" or dialect.blanks or data[:3] == codecs.BOM_UTF8:
         return None
     kinds = np.full(256, _OTHER)
     kinds[list(b"\r\n")] = _RETURN, _LINE
@@ -175,12 +178,23 @@ def _by_rule(data: Any, dialect: Dialect, n_fields: int, *, ended: bool) -> Bloc
     kinds[marks[1] if len(marks[0]) == 1 else []] = _QUOTE  # csv takes only one character
     starts, lines = np.zeros((2, _MOST_RECORDS + 1), np.int64)
     one_line = dialect.by_lines and n_fields > 1
-    n = _find_records(data, kinds, marks[0], n_fields, one_line, limits.BATCH_BYTES, limits.LONGEST_LINE, starts, lines)
+    n = _find_records(
+        np.frombuffer(data, np.uint8),
+        kinds,
+        marks[0],
+        n_fields,
+        one_line,
+        limits.BATCH_BYTES,
+        limits.LONGEST_LINE,
+        starts,
+        lines,
+    )
     stop = starts[n]
     if n <= 0 or (ended and n < _MOST_RECORDS and stop < min(limits.BATCH_BYTES, len(data))):
         return None
-    held = data[:stop].tobytes()
-    return Block(held, starts[: n + 1].copy(), lines[: n + 1].copy(), np.zeros(n, np.uint8), (dialect, n_fields))
+    return Block(
+        b"", starts[: n + 1].copy(), lines[: n + 1].copy(), np.zeros(n, np.uint8), (dialect, n_fields)
+    )
 
 
 # fmt: off
@@ -240,10 +254,11 @@ def _follows(data: Any, i: int, mark: Any) -> bool:
     return same
 
 
-def _by_arrow(data: bytes, dialect: Dialect, n_fields: int, places: Sequence[int]) -> list[Any]:
+def _by_arrow(data: Any, dialect: Dialect, n_fields: int, places: Sequence[int]) -> list[Any]:
     """Columns of records that all are good. Raises ArrowInvalid, or ValueError for a delimiter that Arrow refuses."""
     delimiter, quote = dialect[:2]
     if len(delimiter) > 1:
+        data = bytes(data)
         if _SEPARATOR in data:
             raise ValueError(f"the separator {_SEPARATOR!r} is in the data")
         data, delimiter, quote = data.replace(delimiter.encode(), _SEPARATOR), _SEPARATOR.decode(), ""

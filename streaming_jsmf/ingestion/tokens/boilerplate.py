@@ -144,20 +144,26 @@ def without_boilerplate(texts: Any) -> tuple[Any, tuple[int, int]]:
     """
     signed = pc.match_substring_regex(texts, _SIGNS)
     tagged = pc.and_not(pc.match_substring_regex(texts, "<"), signed)  # ten times as fast as match_substring
-    n_changed = n_lost = 0
-    for marked, rules in ((signed, _RULES), (tagged, _OF_TAGS)):
-        if not marked.true_count:
-            continue
-        # One copy of all texts, not one for each rule.
-        held = before = texts.filter(marked)
+    lost: list[NDArray[np.int64]] = []
+
+    def cleaned(held: Any, rules: Any) -> Any:
+        before = _n_words(held)
         for pattern, change in rules:
-            found = pc.match_substring_regex(held, pattern)
-            if found.true_count:
-                held = pc.replace_with_mask(held, found, change(held.filter(found)))
-        lost = _n_words(before) - _n_words(held)
-        n_changed, n_lost = n_changed + int(np.count_nonzero(lost > 0)), n_lost + int(lost.clip(0).sum())
-        texts = pc.replace_with_mask(texts, marked, held)
-    return texts, (n_changed, n_lost)
+            held = changed(held, pc.match_substring_regex(held, pattern), change)
+        lost.append(before - _n_words(held))
+        return held
+
+    for marked, rules in ((signed, _RULES), (tagged, _OF_TAGS)):
+        # One copy of all texts, not one for each rule.
+        texts = changed(texts, marked, partial(cleaned, rules=rules))
+    return texts, (sum(int(np.count_nonzero(n > 0)) for n in lost), sum(int(n.clip(0).sum()) for n in lost))
+
+
+def changed(texts: Any, mask: Any, change: Callable[[Any], Any]) -> Any:
+    """Apply ``change`` to the Arrow array of the masked texts; copies no others if all or none are."""
+    if mask.true_count in (0, len(texts)):
+        return change(texts) if mask.true_count else texts
+    return pc.replace_with_mask(texts, mask, change(texts.filter(mask)))
 
 
 def _n_words(texts: Any) -> NDArray[np.int64]:
