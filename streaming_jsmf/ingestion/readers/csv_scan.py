@@ -133,23 +133,26 @@ def whole_lines(data: bytes) -> int:
     return 1 + max(data.rfind(b"\n"), data.rfind(b"\r", 0, max(len(data) - 1, 0)))
 
 
-def blocks(stream: Any, dialect: Dialect, n_fields: int, left: int = ENDLESS) -> Iterator[Block]:
-    """Yield the records in the next ``left`` bytes of a stream, about ``BATCH_BYTES`` at a time.
+def blocks(
+    stream: Any, dialect: Dialect, n_fields: int, left: int = ENDLESS, size: int = ENDLESS
+) -> Iterator[Block]:
+    """Yield the records in the next ``left`` bytes of a stream, about ``BATCH_BYTES`` or ``size`` at a time.
 
     Raises UnreadableError at damage, after the lines before it.
     """
+    size = min(size, limits.BATCH_BYTES)
     data, damage, place, line = b"", "", 0, 0
     while left:
         # A record that goes on is scanned again when there is twice as much of it.
-        asked, had = min(left, max(limits.BATCH_BYTES, len(data))), len(data)
+        asked, had = min(left, max(size, len(data))), len(data)
         data, damage = read_pieces(stream, asked, data)
         left = left - asked if len(data) == had + asked and not damage else 0
         whole = whole_lines(data) if left or damage else len(data)
         at, before = 0, -1
         while before < at < whole:
             before, known = at, len(data) - at if left else ENDLESS
-            block = _by_rule(memoryview(data)[at:whole], dialect, n_fields, ended=not left)
-            block = block or scan(data[at:whole], dialect, n_fields, known, limits.BATCH_BYTES)
+            block = _by_rule(memoryview(data)[at:whole], dialect, n_fields, size, ended=not left)
+            block = block or scan(data[at:whole], dialect, n_fields, known, size)
             if len(block.kinds):
                 yield replace(
                     block, data=data, starts=at + block.starts, lines=line + block.lines, place=place
@@ -164,8 +167,8 @@ def blocks(stream: Any, dialect: Dialect, n_fields: int, left: int = ENDLESS) ->
         raise UnreadableError(damage, line, data[:_KEPT])
 
 
-def _by_rule(data: memoryview, dialect: Dialect, n_fields: int, *, ended: bool) -> Block | None:
-    """As ``scan`` of ``BATCH_BYTES`` if all records are good, as most are; None otherwise, or if it is not sure.
+def _by_rule(data: memoryview, dialect: Dialect, n_fields: int, size: int, *, ended: bool) -> Block | None:
+    """As ``scan``, but without data, if all records are good, as most are; None otherwise, or if it is not sure.
 
     ``ended`` tells whether the stream ends with the data.
     """
@@ -176,38 +179,24 @@ def _by_rule(data: memoryview, dialect: Dialect, n_fields: int, *, ended: bool) 
     kinds[list(b"\r\n")] = _RETURN, _LINE
     kinds[marks[2]], kinds[marks[0][0]] = _ESCAPE, _DELIMITER
     kinds[marks[1] if len(marks[0]) == 1 else []] = _QUOTE  # csv takes only one character
-    starts, lines = np.zeros((2, _MOST_RECORDS + 1), np.int64)
-    one_line = dialect.by_lines and n_fields > 1
-    n = _find_records(
-        np.frombuffer(data, np.uint8),
-        kinds,
-        marks[0],
-        n_fields,
-        one_line,
-        limits.BATCH_BYTES,
-        limits.LONGEST_LINE,
-        starts,
-        lines,
-    )
-    stop = starts[n]
-    if n <= 0 or (ended and n < _MOST_RECORDS and stop < min(limits.BATCH_BYTES, len(data))):
+    found = np.empty((2, min(_MOST_RECORDS, len(data)) + 1), np.int64)
+    sizes = np.array([n_fields, size, limits.LONGEST_LINE, dialect.by_lines and n_fields > 1])
+    n = _find_records(np.frombuffer(data, np.uint8), kinds, marks[0], sizes, *found)
+    starts, lines = found[:, : n + 1].copy()
+    if n <= 0 or (ended and n < _MOST_RECORDS and starts[n] < min(size, len(data))):
         return None
-    return Block(
-        b"", starts[: n + 1].copy(), lines[: n + 1].copy(), np.zeros(n, np.uint8), (dialect, n_fields)
-    )
+    return Block(b"", starts, lines, np.zeros(n, np.uint8), (dialect, n_fields))
 
 
-# fmt: off
 @compiled(nogil=True)
-def _find_records(
-    data: Any, kinds: Any, delimiter: Any, n_fields: int, one_line: bool, size: int, longest: int, starts: Any,
-    lines: Any,
-) -> int:
-    """Find where the good records that start in the first ``size`` bytes start and end, and their number.
+def _find_records(data: Any, kinds: Any, delimiter: Any, sizes: Any, starts: Any, lines: Any) -> int:
+    """Find where the good records that start in the first bytes start and end, and their number.
 
-    The number is -1 if a record is not good. A record that has no end in the data is left out.
+    The number is -1 if a record is not good. A record that has no end in the data is left out. ``sizes`` are the number
+    of fields, of the first bytes, and of the bytes of the longest record, and whether a record is a line.
     """
-    # fmt: on
+    n_fields, size, longest, one_line = sizes
+    starts[0] = lines[0] = 0
     i, stop, n, line, fields, state = np.uint64(0), np.uint64(len(data)), 0, 0, 1, _AT_RECORD
     while i <= stop and n < len(starts) - 1 and starts[n] < size:
         if state != _CLOSED:

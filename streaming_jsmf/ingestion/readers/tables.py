@@ -57,6 +57,7 @@ from streaming_jsmf.ingestion.readers.values import decoded, from_python, is_bin
 from streaming_jsmf.storage.paths import state_of
 
 _ARROW_FILE, _ARROW_ENDS = b"ARROW1\0\0", (b"ARROW1", b"\xff" * 4 + bytes(4))
+_CUT_BYTES = 1 << 20  # that are scanned for cuts at once, which stay in caches
 _MOST_ROWS = 100_000  # of Parquet at once
 _MEMORY = 2 << 30  # bytes for a sheet
 _BATCH = 10_000  # rows
@@ -235,7 +236,7 @@ def _cuts(stream: Any, layout: CsvLayout) -> Iterator[tuple[int, int]]:
     """Yield byte and line of each first record that is ``UNIT_BYTES`` after the one before, or after the start."""
     _skip(stream, layout.start)
     cut = 0
-    for block in blocks(stream, layout.dialect, len(layout.names)):
+    for block in blocks(stream, layout.dialect, len(layout.names), size=_CUT_BYTES):
         places = block.place + block.starts[:-1]
         places[np.diff(block.starts) > limits.LONGEST_LINE] = -1
         while (further := np.flatnonzero(places >= cut + limits.UNIT_BYTES)).size:
