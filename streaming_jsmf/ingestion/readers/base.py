@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,9 @@ from streaming_jsmf.corpus.records import Counts
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
-from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
+
+if TYPE_CHECKING:  # numba takes .3 s to import
+    from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
