@@ -27,7 +27,8 @@ _MISSING = r". - ? NA <NA> N/A n/a NULL null None NaN nan NaT \N 0000-00-00 #N/A
 _HEAD, _PER_DAY = 100, 86_400  # values that are tried first; seconds
 _EXACT = 10**15  # integers of up to 15 digits are exact in float64
 _PLAUSIBLE = (3652 * _PER_DAY, 47_482 * _PER_DAY)  # 1980 to 2099, as seconds since 1970
-_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()  # the first array of Arrow imports pandas
+#: A list, because the first array of Arrow imports pandas.
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _HOURS = {"EDT": -4, "EST": -5, "CDT": -5, "CST": -6, "MDT": -6, "MST": -7, "PDT": -7, "PST": -8}
 
 

@@ -41,7 +41,18 @@ _COMPARED = 100  # records that show whether the first field is the name of the 
 #: Kinds of bytes, and where the next byte stands.
 _OTHER, _LINE, _RETURN, _DELIMITER, _QUOTE, _ESCAPE = (np.uint8(i) for i in range(6))
 _ONE = np.uint64(1)  # unsigned, as in ``tokens.split``
-_AT_RECORD, _AT_FIELD, _PLAIN, _QUOTED, _CLOSED = range(5)
+_AT_RECORD, _AT_FIELD, _PLAIN, _QUOTED, _CLOSED, _WRONG = range(6)
+#: Where the next byte stands after one of each kind.
+_NEXT = np.array(
+    [
+        [_PLAIN, _WRONG, _AT_RECORD, _AT_FIELD, _QUOTED, _WRONG],
+        [_PLAIN, _AT_RECORD, _AT_FIELD, _AT_FIELD, _QUOTED, _WRONG],
+        [_PLAIN, _AT_RECORD, _PLAIN, _AT_FIELD, _PLAIN, _WRONG],
+        [_QUOTED, _QUOTED, _QUOTED, _QUOTED, _CLOSED, _WRONG],
+        [_WRONG, _AT_RECORD, _CLOSED, _AT_FIELD, _QUOTED, _WRONG],
+        [_WRONG] * 6,
+    ]
+)
 
 _SEPARATOR = b"\x1f"  # replaces a delimiter of several bytes, because Arrow takes only one
 
@@ -119,12 +130,11 @@ class Block:
         """Return some columns of the good records as Arrow arrays of strings."""
         rows = self.rows
         if isinstance(rows, tuple):
+            held, (dialect, n_fields) = memoryview(self.data)[self.starts[0] : self.starts[-1]], rows
             try:
-                return _by_arrow(
-                    held := memoryview(self.data)[self.starts[0] : self.starts[-1]], *rows, places
-                )
+                return _by_arrow(held, dialect, n_fields, places)
             except (pa.ArrowInvalid, ValueError):  # also of bytes that are not UTF-8
-                rows = scan(bytes(held), *rows).rows
+                rows = scan(bytes(held), dialect, n_fields).rows
         return [from_python([row[place] for row in rows], "surrogateescape") for place in places]
 
 
@@ -173,7 +183,7 @@ def _by_rule(data: memoryview, dialect: Dialect, n_fields: int, size: int, *, en
     ``ended`` tells whether the stream ends with the data.
     """
     marks = [np.frombuffer(mark.encode(), np.uint8) for mark in dialect[:3]]
-    if dialect.codec != "utf-8" or dialect.blanks or data[:3] == codecs.BOM_UTF8:
+    if dialect.codec != "utf-8" or dialect.blanks or bytes(data[:3]) == codecs.BOM_UTF8:
         return None
     kinds = np.full(256, _OTHER)
     kinds[list(b"\r\n")] = _RETURN, _LINE
@@ -199,48 +209,43 @@ def _find_records(data: Any, kinds: Any, delimiter: Any, sizes: Any, starts: Any
     starts[0] = lines[0] = 0
     i, stop, n, line, fields, state = np.uint64(0), np.uint64(len(data)), 0, 0, 1, _AT_RECORD
     while i <= stop and n < len(starts) - 1 and starts[n] < size:
-        if state != _CLOSED:
-            first = i
-            while i < stop and kinds[data[i]] == _OTHER:
-                i += _ONE
-            if i > first and state != _QUOTED:
-                state = _PLAIN
-        kind = kinds[data[i]] if i < stop else _LINE
-        if kind == _ESCAPE or (kind == _RETURN and not (i + _ONE < stop and kinds[data[i + _ONE]] == _LINE)):
-            return -1
+        first = i
+        while i < stop and kinds[data[i]] == _OTHER:
+            i += _ONE
+        if i > first:
+            state = _NEXT[state, _OTHER]
         if i == stop and state in (_AT_RECORD, _QUOTED):
             break
-        i += _ONE
-        if state == _QUOTED:
-            line += kind == _LINE
-            state = _CLOSED if kind == _QUOTE else _QUOTED
-        elif kind == _LINE:
-            line += 1
+        kind = _kind_at(data, i, kinds, delimiter)
+        state = _NEXT[state, kind]
+        if state == _WRONG:
+            return -1
+        i += np.uint64(len(delimiter)) if kind == _DELIMITER else _ONE
+        line += kind == _LINE
+        fields += kind == _DELIMITER and state == _AT_FIELD
+        if kind == _LINE and state == _AT_RECORD:
             end = np.int64(min(i, stop))
-            wrong = fields != n_fields or end - starts[n] > longest or (one_line and line - lines[n] > 1)
-            if wrong or state == _AT_RECORD:
+            if fields != n_fields or end - starts[n] > longest or (one_line and line - lines[n] > 1):
                 return -1
-            n, fields, state = n + 1, 1, _AT_RECORD
+            n, fields = n + 1, 1
             starts[n], lines[n] = end, line
-        elif kind == _QUOTE:
-            state = state if state == _PLAIN else _QUOTED
-        elif kind == _DELIMITER and _follows(data, i - _ONE, delimiter):
-            fields, state = fields + 1, _AT_FIELD
-            i += np.uint64(len(delimiter) - 1)
-        elif kind != _RETURN:
-            if state == _CLOSED:
-                return -1
-            state = _PLAIN
     return n
 
 
 @compiled(nogil=True, internal=True)
-def _follows(data: Any, i: int, mark: Any) -> bool:
-    """Whether all bytes of a mark are at i."""
-    same = i + np.uint64(len(mark)) <= np.uint64(len(data))
-    for j in range(len(mark)):
-        same = same and data[i + np.uint64(j)] == mark[j]
-    return same
+def _kind_at(data: Any, i: Any, kinds: Any, delimiter: Any) -> Any:
+    """The kind of the byte at i, where the last line may end; a single carriage return is as an escape."""
+    stop = np.uint64(len(data))
+    if i == stop:
+        return _LINE
+    kind = kinds[data[i]]
+    if kind == _RETURN and (i + _ONE == stop or kinds[data[i + _ONE]] != _LINE):
+        return _ESCAPE
+    if kind == _DELIMITER and len(delimiter) > 1:
+        for j in range(np.uint64(len(delimiter))):
+            if i + j >= stop or data[i + j] != delimiter[j]:
+                return _OTHER
+    return kind
 
 
 def _by_arrow(data: Any, dialect: Dialect, n_fields: int, places: Sequence[int]) -> list[Any]:
