@@ -236,6 +236,21 @@ print("imported:", *{{"distributed", "xarray", "streaming_jsmf.ingestion"}} & sy
     assert ended([sys.executable, "-c", code]).out.endswith("imported:\n")
 
 
+def test_info_on_a_corpus_and_on_shares_imports_neither_numba_nor_pandas(
+    corpus: Path, tmp_path: Path
+) -> None:
+    done("fit", corpus, tmp_path / "model", "--topics", "3", "--steps", "2", *SCAN)
+    done("transform", tmp_path / "model", corpus, tmp_path / "shares")
+    for place in (corpus, tmp_path / "shares"):
+        code = f"""
+import sys
+from streaming_jsmf.cli.main import run
+assert run(["info", {str(place)!r}]) == 0
+print("imported:", *{{"numba", "pandas", "distributed"}} & sys.modules.keys())
+"""
+        assert ended([sys.executable, "-c", code]).out.endswith("imported:\n")
+
+
 def test_a_vocabulary_shorter_than_the_printed_lists(tmp_path: Path) -> None:
     path = write_corpus(tmp_path / "c", np.full((30, 1), 5))
     fitted = done("fit", path, tmp_path / "model", "--topics", "1", *SCAN)

@@ -134,6 +134,35 @@ def test_a_bad_line_is_one_bad_record_in_whole_and_cut_files(
             assert size > 30 or len(text) < 100 or len(found.units) > 1
 
 
+@given(
+    st.lists(st.lists(st.text('ab\u00e9",\t :\n\0\\'), min_size=2, max_size=2), min_size=1, max_size=12),
+    st.sampled_from(["\n", "\r\n"]),
+    st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
+    st.sampled_from(",;|"),
+    st.integers(1, 60),
+)
+def test_good_records_are_the_same_with_and_without_a_bad_one(
+    tmp_path_factory, rows, end, quoting, delimiter, batch
+):
+    # A bad record lets its batch be read by Python's csv instead of one compiled pass.
+    written = io.StringIO(newline="")
+    csv.writer(written, quoting=quoting, delimiter=delimiter, lineterminator=end).writerows(
+        [["x", "y"], *rows]
+    )
+    body, folder = written.getvalue(), tmp_path_factory.mktemp("csv")
+    options = {"delimiter": delimiter, "quoting": "auto", "escapechar": "", "header": "first"}
+    found, doubtful = (
+        Found(put(folder / name, text), **options)
+        for name, text in (("a.csv", body), ("b.csv", f'{body}"a"b{delimiter}c{end}'))
+    )
+    with small(batch=batch):
+        cut = Found(folder / "a.csv", **options)
+    assert found.values == rows
+    assert found.good == doubtful.good == cut.good
+    assert (found.bad, len(doubtful.bad)) == ([], 1)
+    assert found.originals == doubtful.originals == cut.originals
+
+
 def test_fields(tmp_path):
     content = 'id,text,note\r\n1,"Say ""a"",\nthen b",x\r\n\r\n2,"",\r\n3, c ,"y,z"'
     path = put(tmp_path / "a.csv", b"\xef\xbb\xbf" + content.encode())

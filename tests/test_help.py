@@ -144,6 +144,7 @@ def test_the_shell_completes_what_is_typed() -> None:
             "from streaming_jsmf import infer, polish, scan",
             "{'scipy.sparse.linalg', 'pyarrow.compute', 'xarray', 'distributed'}",
         ),
+        ("from streaming_jsmf import ingest", "{'pandas', 'xarray', 'distributed'}"),
     ],
 )
 def test_no_more_is_imported_than_is_needed(imported: str, libraries: str) -> None:

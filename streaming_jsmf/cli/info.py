@@ -64,8 +64,6 @@ def _page(path: str, described: Mapping[str, Any]) -> Iterator[str]:
 
 def _facts(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Names and texts of the page."""
-    from streaming_jsmf.evaluation.verdicts import warnings_of
-
     for name, value in described.items():
         if name not in _OMITTED and not name.endswith(_DONE) and value not in ([], None):
             yield _TITLES.get(name, name.replace("_", " ")), _text(value)
@@ -88,7 +86,10 @@ def _facts(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             "perplexity",
             f"{last['perplexity']:,.0f} on {last['documents']:,.0f} documents held out of polish",
         )
-    yield from (("warning", sentence) for sentence in warnings_of(metrics, described.get("topics")))
+    if metrics:
+        from streaming_jsmf.evaluation.verdicts import warnings_of
+
+        yield from (("warning", sentence) for sentence in warnings_of(metrics, described.get("topics")))
 
 
 def _origin(provenance: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

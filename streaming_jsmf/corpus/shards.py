@@ -235,6 +235,7 @@ def write_task_shards(
         try:
             fill(writer)
             shards = writer.close()
+            files.known |= {shard.name: shard.sha256 for shard in shards}
         finally:
             writer.abort()
         counts = used_counts(writer.document_frequency, writer.term_count)

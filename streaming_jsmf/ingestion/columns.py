@@ -27,7 +27,8 @@ _MISSING = r". - ? NA <NA> N/A n/a NULL null None NaN nan NaT \N 0000-00-00 #N/A
 _HEAD, _PER_DAY = 100, 86_400  # values that are tried first; seconds
 _EXACT = 10**15  # integers of up to 15 digits are exact in float64
 _PLAUSIBLE = (3652 * _PER_DAY, 47_482 * _PER_DAY)  # 1980 to 2099, as seconds since 1970
-_MONTHS = pa.array(["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"])
+#: A list, because the first array of Arrow imports pandas.
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _HOURS = {"EDT": -4, "EST": -5, "CDT": -5, "CST": -6, "MDT": -6, "MST": -7, "PDT": -7, "PST": -8}
 
 
@@ -50,6 +51,8 @@ class Kind:
     def others(self, values: Any) -> Any:
         """Return the strings of an Arrow array without nulls that are not of the kind; all, if one is no date."""
         alike = pc.match_substring_regex(values, self.pattern or "^")
+        if not alike.true_count:
+            return values
         given = values.filter(alike)
         try:
             wrong = given.filter(self.read(given, self).is_null())
@@ -84,7 +87,7 @@ def _by_parts(values: Any, kind: Kind) -> Any:
     month, hour, year = number("month"), number("hour"), number("year", 1970)
     year = year + np.select([year < 69, year < 100], [2000, 1900])  # as in POSIX
     if "name" in parts:
-        month = np.asarray(pc.index_in(pc.utf8_lower(parts["name"]), _MONTHS).fill_null(-1)) + 1
+        month = np.asarray(pc.index_in(pc.utf8_lower(parts["name"]), pa.array(_MONTHS)).fill_null(-1)) + 1
     first = (12 * (year - 1970) + np.maximum(month, 1) - 1).astype("datetime64[M]")
     days = first.astype("datetime64[D]").astype(int) + number("day", 1) - 1
     good = np.asarray(found.is_valid()) & (month >= 1) & (month <= 12)

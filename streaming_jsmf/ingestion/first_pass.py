@@ -35,7 +35,7 @@ from streaming_jsmf.ingestion.repeats import (
 )
 from streaming_jsmf.ingestion.sources.protocol import BadRecords, Batch, Unit
 from streaming_jsmf.ingestion.tokens.stop_words import count_languages, parts_of, sampled
-from streaming_jsmf.ingestion.word_choice import NO_FORMS, write_words
+from streaming_jsmf.ingestion.word_choice import FORMS, write_words
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.workspace import TaskFiles
@@ -222,7 +222,7 @@ class PieceWriter:
         self._keys: dict[str, list[NDArray[Any]]] = {"contents": [], "identities": []}
         self._sample: list[Bags] = []
         # A table of the forms of words that are stemmed.
-        self._forms = None if ingest.source.tokenizer.options.stemmer is None else NO_FORMS
+        self._forms = None if ingest.source.tokenizer.options.stemmer is None else FORMS.empty_table()
         self._detects = n_words is None and AUTO in parts_of(ingest.curation.stop_words)
         self.languages = Counter[str]()
         self.documents = self.nonzeros = 0

@@ -322,18 +322,19 @@ def equal_keys(keys: NDArray[Any], *places: Any) -> tuple[NDArray[np.int64], NDA
     return found, found[np.maximum.accumulate(np.where(starts, np.arange(len(found)), 0))]
 
 
-def entries_of(
-    ingest: Ingest, piece: Piece, units: NDArray[Any], steps: NDArray[Any], ids: Any
-) -> NDArray[Any]:
-    """Return the entries of the documents of a piece: an ``ENTRY`` for each, with its unit."""
-    entries = np.zeros(piece.documents, ENTRY)
-    entries["file"], entries["step"], entries["place"] = units, steps, np.arange(piece.documents)
-    if ingest.ids:
+def add_origins(ingest: Ingest, entries: NDArray[Any], unit: int, ids: Any) -> None:
+    """Add the unit and the ids of the documents of a batch to their entries, if these are wanted."""
+    entries["file"] = unit
+    if ingest.ids and len(entries):
         add_ids(entries, ids, passages=_has_passages(ingest))
+
+
+def add_results(ingest: Ingest, piece: Piece, entries: NDArray[Any], steps: NDArray[Any]) -> None:
+    """Add the steps that left documents of a piece out, and the hashes of their words, to their entries."""
+    entries["step"], entries["place"] = steps, np.arange(piece.documents)
     if ingest.curation.duplicates == "drop":
         keys = _unpacked(read_table(ingest.root / piece.file(_CONTENTS)), KEY)
         entries["words"][keys["ordinal"]] = np.stack([keys["high"], keys["low"]], axis=1)
-    return entries
 
 
 def add_ids(entries: NDArray[Any], ids: Any, *, passages: bool) -> None:

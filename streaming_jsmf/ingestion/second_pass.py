@@ -22,7 +22,15 @@ from streaming_jsmf.ingestion.columns import as_type
 from streaming_jsmf.ingestion.first_pass import piece_batches
 from streaming_jsmf.ingestion.job import Ingest, Piece
 from streaming_jsmf.ingestion.losses import DISTINCT, REPEATED, STEPS, TOKENS, save_bad
-from streaming_jsmf.ingestion.repeats import ENTRIES_NAME, REPEATED_ID, entries_of, left_out, packed
+from streaming_jsmf.ingestion.repeats import (
+    ENTRIES_NAME,
+    ENTRY,
+    REPEATED_ID,
+    add_origins,
+    add_results,
+    left_out,
+    packed,
+)
 from streaming_jsmf.ingestion.sources.adapter import passage_ids
 from streaming_jsmf.ingestion.sources.protocol import BadRecord, Batch, Unit
 from streaming_jsmf.jobs.checkpoints import Record
@@ -49,7 +57,8 @@ def write_piece(ingest: Ingest, item: tuple[str, Piece]) -> Record:
     step, piece = item
     new_ids, n_words = _new_ids(ingest, piece, step)
     documents, tokens = np.zeros(len(STEPS), np.int64), np.zeros(len(STEPS))
-    all_steps, empty, held = left_out(ingest, piece), 0, list[tuple[int, Any]]()
+    all_steps, empty = left_out(ingest, piece), 0
+    entries = np.zeros(piece.documents if step == WRITE and ingest.recorded else 0, ENTRY)
 
     def fill(writer: ShardWriter) -> None:
         nonlocal documents, tokens, empty
@@ -65,7 +74,8 @@ def write_piece(ingest: Ingest, item: tuple[str, Piece]) -> Record:
             tokens += np.bincount(steps, weights=lengths, minlength=len(STEPS))
             repeated += _repeated(ingest, piece, unit, batch, np.flatnonzero(steps == REPEATED))
             identities = _identities(ingest, piece, unit, batch)
-            held.append((unit, identities))
+            # Ids that were kept would keep the memory of the batch.
+            add_origins(ingest, entries[ordinal : ordinal + batch.n_documents], unit, identities)
             kept = Documents(bags, identities, _metadata(ingest, batch)).take(steps == 0)
             if kept.n_documents:
                 writer.write(replace(kept, bags=kept.bags.ordered()))
@@ -75,9 +85,7 @@ def write_piece(ingest: Ingest, item: tuple[str, Piece]) -> Record:
         if step == WRITE:
             save_bad(writer.directory / "repeated.bad", ingest, repeated)
             if ingest.recorded:
-                units, found = zip(*held, strict=True)
-                of_units = np.repeat(units, [len(each) for each in found])
-                entries = entries_of(ingest, piece, of_units, all_steps, pa.chunked_array(found))
+                add_results(ingest, piece, entries, all_steps)
                 write_table(writer.directory / ENTRIES_NAME, packed(entries))
 
     limits = ShardLimits(ingest.tokens_per_shard)

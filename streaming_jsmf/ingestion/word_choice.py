@@ -74,7 +74,7 @@ NEW_WORDS, NEW_TOKENS = "new_words", "new_tokens"
 LEAST_NEW, SHOWN_NEW = 3, 20
 
 #: Counts of the forms of words; see ``TokenLists``.
-NO_FORMS = pa.schema({"word": pa.string(), "form": pa.string(), "count": pa.int64()}.items()).empty_table()
+FORMS = pa.schema({"word": pa.string(), "form": pa.string(), "count": pa.int64()}.items())
 
 
 def with_language(ingest: Ingest, found: Counter[str], counts: Iterable[WordCounts] = ()) -> Ingest:

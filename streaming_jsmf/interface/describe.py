@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import is_corpus, verify_corpus
 from streaming_jsmf.display import location
 from streaming_jsmf.documents.share_files import is_shares, open_shares
 from streaming_jsmf.documents.shares import SharesFile
-from streaming_jsmf.evaluation.counts import read_counts, stored_corpora
 from streaming_jsmf.jobs.workspace import Workspace
-from streaming_jsmf.moments.integrity import leftovers, provenance, require_intact
 from streaming_jsmf.moments.manifest import KIND as MOMENTS_KIND
-from streaming_jsmf.moments.stages.eigenpairs import EigenpairsStage, hardly_seen
-from streaming_jsmf.moments.store import Moments, read_store
 from streaming_jsmf.storage.arrays import read_attributes
 from streaming_jsmf.storage.kinds import CORPUS, MODEL, MOMENTS, SHARES, unsuitable
 from streaming_jsmf.storage.lock import left_behind
@@ -24,6 +20,10 @@ from streaming_jsmf.storage.paths import StorePath, child_names, node_exists, st
 from streaming_jsmf.topics.edits import read_edits
 from streaming_jsmf.topics.store import KIND as MODEL_KIND
 from streaming_jsmf.topics.store import model_names, read_model
+
+#: Corpora and shares do not need numba, which moments and counts of words import in .3 s.
+if TYPE_CHECKING:
+    from streaming_jsmf.moments.store import Moments
 
 #: What ``describe`` takes.
 _STORES = f"{CORPUS}, {MOMENTS}, {MODEL} or {SHARES}"
@@ -81,6 +81,8 @@ def _describe(place: StorePath, path: str, verify: bool) -> dict[str, Any]:
     if kind == MODEL_KIND:
         return _describe_model(place)
     if kind == MOMENTS_KIND:
+        from streaming_jsmf.moments.store import read_store
+
         return _describe_moments(read_store(place))
     raise unsuitable(place, _STORES)
 
@@ -117,6 +119,8 @@ def _describe_corpus(path: str, verify: bool) -> dict[str, Any]:
 
 
 def _describe_moments(store: Moments) -> dict[str, Any]:
+    from streaming_jsmf.moments.integrity import leftovers, provenance, require_intact
+
     require_intact(store)
     missing = store.missing_stages
     partitions = len(store.manifest.partitions)
@@ -146,6 +150,8 @@ def _describe_moments(store: Moments) -> dict[str, Any]:
 
 
 def _sample_of(store: Moments) -> dict[str, Any]:
+    from streaming_jsmf.moments.stages.eigenpairs import EigenpairsStage, hardly_seen
+
     stage = EigenpairsStage.name
     if stage in store.missing_stages or stage not in store.record_names:
         return {}
@@ -162,6 +168,8 @@ def _sample_of(store: Moments) -> dict[str, Any]:
 
 
 def _describe_model(path: StorePath) -> dict[str, Any]:
+    from streaming_jsmf.evaluation.counts import read_counts, stored_corpora
+
     model = read_model(path)
     edits = read_edits(path, model)
     counted = stored_corpora(path)

@@ -216,6 +216,7 @@ class TaskFiles:
             raise StoreError(f"{root} was removed while files were written to it")
         self._root, self._directory = root, directory
         self._hashes: dict[str, str] = {}
+        self.known: dict[str, str] = {}  # hashes of files by name
 
     @contextmanager
     def local(self) -> Iterator[Path]:
@@ -224,7 +225,8 @@ class TaskFiles:
         with temporary_folder(beside, ".task-") as folder:
             yield folder
             made = sorted(folder.iterdir())
-            self._hashes |= {f"{self._directory}/{path.name}": sha256_of(path) for path in made}
+            hashes = {path.name: self.known.get(path.name) or sha256_of(path) for path in made}
+            self._hashes |= {f"{self._directory}/{name}": found for name, found in hashes.items()}
             make_directory(self._root / self._directory)
             if beside is None:
                 put_files([(path, self._root / self._directory / path.name) for path in made])

@@ -165,6 +165,19 @@ def apply_gram(
     return product
 
 
+@compiled(nogil=True)
+def count_columns(
+    columns: NDArray[Any], counts: NDArray[Any], frequency: NDArray[Any], total: Floats
+) -> None:
+    """Add the entries of a CSR matrix to the number and the sum of each column, both (columns,).
+
+    Counts are added one at a time: sums per batch would make rounding depend on the batches.
+    """
+    for k in range(columns.size):
+        frequency[columns[k]] += 1
+        total[columns[k]] += counts[k]
+
+
 def row_arrays(
     name: str, indptr: NDArray[Any], columns: NDArray[Any], values: NDArray[Any]
 ) -> dict[str, NDArray[Any]]:

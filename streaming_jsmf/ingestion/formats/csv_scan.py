@@ -11,6 +11,7 @@ Scanning takes linear time: a field whose quote is not closed ends at the next q
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.ingestion.sources.protocol import UnreadableError, limits
 from streaming_jsmf.ingestion.sources.streams import read_pieces
 from streaming_jsmf.ingestion.sources.values import from_python
+from streaming_jsmf.linalg.compiled import compiled
 
 #: Kinds of records; a literal one is a line whose quotes are text.
 GOOD, LITERAL, BLANK, BAD = 0, 1, 2, 3
@@ -35,6 +37,22 @@ _KEPT = 1000  # bytes that the quarantine keeps of a line that is too long
 _MOST_RECORDS = 1 << 18  # in a block
 _SAMPLED = 5000  # records that show their number of fields
 _COMPARED = 100  # records that show whether the first field is the name of the row
+
+#: Kinds of bytes, and where the next byte stands.
+_OTHER, _LINE, _RETURN, _DELIMITER, _QUOTE, _ESCAPE = (np.uint8(i) for i in range(6))
+_ONE = np.uint64(1)  # unsigned, as in ``tokens.split``
+_AT_RECORD, _AT_FIELD, _PLAIN, _QUOTED, _CLOSED, _WRONG = range(6)
+#: Where the next byte stands after one of each kind.
+_NEXT = np.array(
+    [
+        [_PLAIN, _WRONG, _AT_RECORD, _AT_FIELD, _QUOTED, _WRONG],
+        [_PLAIN, _AT_RECORD, _AT_FIELD, _AT_FIELD, _QUOTED, _WRONG],
+        [_PLAIN, _AT_RECORD, _PLAIN, _AT_FIELD, _PLAIN, _WRONG],
+        [_QUOTED, _QUOTED, _QUOTED, _QUOTED, _CLOSED, _WRONG],
+        [_WRONG, _AT_RECORD, _CLOSED, _AT_FIELD, _QUOTED, _WRONG],
+        [_WRONG] * 6,
+    ]
+)
 
 _SEPARATOR = b"\x1f"  # replaces a delimiter of several bytes, because Arrow takes only one
 
@@ -84,7 +102,8 @@ class Block:
     starts : Where each record starts in the data, and the last one ends.
     lines : The line at which each record starts, and the line after the last one.
     kinds : Kind of each record.
-    rows : Fields of the good and literal records, as tuples or an Arrow table. Undecodable bytes are lone surrogates.
+    rows : Fields of the good and literal records, as tuples, in which undecodable bytes are lone surrogates; or how
+        to split the data, all records of which are good: the dialect and the number of fields.
     place : Where the data stand in the stream, except the start of a line that is longer than ``LONGEST_LINE``.
     """
 
@@ -109,9 +128,14 @@ class Block:
 
     def columns(self, places: Sequence[int]) -> list[Any]:
         """Return some columns of the good records as Arrow arrays of strings."""
-        if isinstance(self.rows, pa.Table):
-            return [self.rows.column(place).combine_chunks() for place in places]
-        return [from_python([row[place] for row in self.rows], "surrogateescape") for place in places]
+        rows = self.rows
+        if isinstance(rows, tuple):
+            held, (dialect, n_fields) = memoryview(self.data)[self.starts[0] : self.starts[-1]], rows
+            try:
+                return _by_arrow(held, dialect, n_fields, places)
+            except (pa.ArrowInvalid, ValueError):  # also of bytes that are not UTF-8
+                rows = scan(bytes(held), dialect, n_fields).rows
+        return [from_python([row[place] for row in rows], "surrogateescape") for place in places]
 
 
 def whole_lines(data: bytes) -> int:
@@ -119,27 +143,30 @@ def whole_lines(data: bytes) -> int:
     return 1 + max(data.rfind(b"\n"), data.rfind(b"\r", 0, max(len(data) - 1, 0)))
 
 
-def blocks(stream: Any, dialect: Dialect, n_fields: int, left: int = ENDLESS) -> Iterator[Block]:
-    """Yield the records in the next ``left`` bytes of a stream, about ``BATCH_BYTES`` at a time.
+def blocks(
+    stream: Any, dialect: Dialect, n_fields: int, left: int = ENDLESS, size: int = ENDLESS
+) -> Iterator[Block]:
+    """Yield the records in the next ``left`` bytes of a stream, about ``BATCH_BYTES`` or ``size`` at a time.
 
     Raises UnreadableError at damage, after the lines before it.
     """
+    size = min(size, limits.BATCH_BYTES)
     data, damage, place, line = b"", "", 0, 0
     while left:
         # A record that goes on is scanned again when there is twice as much of it.
-        asked = min(left, max(limits.BATCH_BYTES, len(data)))
-        more, damage = read_pieces(stream, asked)
-        left = left - asked if len(more) == asked and not damage else 0
-        data += more
+        asked, had = min(left, max(size, len(data))), len(data)
+        data, damage = read_pieces(stream, asked, data)
+        left = left - asked if len(data) == had + asked and not damage else 0
         whole = whole_lines(data) if left or damage else len(data)
         at, before = 0, -1
         while before < at < whole:
             before, known = at, len(data) - at if left else ENDLESS
-            end = data.find(b"\n", at + limits.BATCH_BYTES - 1, whole) + 1 or whole
-            block = _by_arrow(data[at:end], dialect, n_fields)
-            block = block or scan(data[at:whole], dialect, n_fields, known, limits.BATCH_BYTES)
+            block = _by_rule(memoryview(data)[at:whole], dialect, n_fields, size, ended=not left)
+            block = block or scan(data[at:whole], dialect, n_fields, known, size)
             if len(block.kinds):
-                yield replace(block, lines=line + block.lines, place=place + at)
+                yield replace(
+                    block, data=data, starts=at + block.starts, lines=line + block.lines, place=place
+                )
             at, line = at + int(block.starts[-1]), line + int(block.lines[-1])
         data, place = data[at:], place + at
         if not whole and len(data) > limits.LONGEST_LINE + 2:
@@ -150,31 +177,94 @@ def blocks(stream: Any, dialect: Dialect, n_fields: int, left: int = ENDLESS) ->
         raise UnreadableError(damage, line, data[:_KEPT])
 
 
-def _by_arrow(data: bytes, dialect: Dialect, n_fields: int) -> Block | None:
-    """Lines that all are records, without quotes and escapes, as Arrow reads them; None if there are others."""
-    delimiter, *marks = (mark.encode() for mark in dialect[:3])
-    if dialect.codec != "utf-8" or dialect.blanks or any(mark in data for mark in marks if mark):
+def _by_rule(data: memoryview, dialect: Dialect, n_fields: int, size: int, *, ended: bool) -> Block | None:
+    """As ``scan``, but without data, if all records are good, as most are; None otherwise, or if it is not sure.
+
+    ``ended`` tells whether the stream ends with the data.
+    """
+    marks = [np.frombuffer(mark.encode(), np.uint8) for mark in dialect[:3]]
+    if dialect.codec != "utf-8" or dialect.blanks or bytes(data[:3]) == codecs.BOM_UTF8:
         return None
-    starts = np.append(0, np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1)
-    starts = starts if data.endswith(b"\n") else np.append(starts, len(data))
-    if np.diff(starts).max() > limits.LONGEST_LINE or data.count(b"\r") != data.count(b"\r\n"):
+    kinds = np.full(256, _OTHER)
+    kinds[list(b"\r\n")] = _RETURN, _LINE
+    kinds[marks[2]], kinds[marks[0][0]] = _ESCAPE, _DELIMITER
+    kinds[marks[1] if len(marks[0]) == 1 else []] = _QUOTE  # csv takes only one character
+    found = np.empty((2, min(_MOST_RECORDS, len(data)) + 1), np.int64)
+    sizes = np.array([n_fields, size, limits.LONGEST_LINE, dialect.by_lines and n_fields > 1])
+    n = _find_records(np.frombuffer(data, np.uint8), kinds, marks[0], sizes, *found)
+    starts, lines = found[:, : n + 1].copy()
+    if n <= 0 or (ended and n < _MOST_RECORDS and starts[n] < min(size, len(data))):
         return None
-    content = data
-    if len(delimiter) > 1 and _SEPARATOR not in data:
-        content, delimiter = data.replace(delimiter, _SEPARATOR), _SEPARATOR
+    return Block(b"", starts, lines, np.zeros(n, np.uint8), (dialect, n_fields))
+
+
+@compiled(nogil=True)
+def _find_records(data: Any, kinds: Any, delimiter: Any, sizes: Any, starts: Any, lines: Any) -> int:
+    """Find where the good records that start in the first bytes start and end, and their number.
+
+    The number is -1 if a record is not good. A record that has no end in the data is left out. ``sizes`` are the number
+    of fields, of the first bytes, and of the bytes of the longest record, and whether a record is a line.
+    """
+    n_fields, size, longest, one_line = sizes
+    starts[0] = lines[0] = 0
+    i, stop, n, line, fields, state = np.uint64(0), np.uint64(len(data)), 0, 0, 1, _AT_RECORD
+    while i <= stop and n < len(starts) - 1 and starts[n] < size:
+        first = i
+        while i < stop and kinds[data[i]] == _OTHER:
+            i += _ONE
+        if i > first:
+            state = _NEXT[state, _OTHER]
+        if i == stop and state in (_AT_RECORD, _QUOTED):
+            break
+        kind = _kind_at(data, i, kinds, delimiter)
+        state = _NEXT[state, kind]
+        if state == _WRONG:
+            return -1
+        i += np.uint64(len(delimiter)) if kind == _DELIMITER else _ONE
+        line += kind == _LINE
+        fields += kind == _DELIMITER and state == _AT_FIELD
+        if kind == _LINE and state == _AT_RECORD:
+            end = np.int64(min(i, stop))
+            if fields != n_fields or end - starts[n] > longest or (one_line and line - lines[n] > 1):
+                return -1
+            n, fields = n + 1, 1
+            starts[n], lines[n] = end, line
+    return n
+
+
+@compiled(nogil=True, internal=True)
+def _kind_at(data: Any, i: Any, kinds: Any, delimiter: Any) -> Any:
+    """The kind of the byte at i, where the last line may end; a single carriage return is as an escape."""
+    stop = np.uint64(len(data))
+    if i == stop:
+        return _LINE
+    kind = kinds[data[i]]
+    if kind == _RETURN and (i + _ONE == stop or kinds[data[i + _ONE]] != _LINE):
+        return _ESCAPE
+    if kind == _DELIMITER and len(delimiter) > 1:
+        for j in range(np.uint64(len(delimiter))):
+            if i + j >= stop or data[i + j] != delimiter[j]:
+                return _OTHER
+    return kind
+
+
+def _by_arrow(data: Any, dialect: Dialect, n_fields: int, places: Sequence[int]) -> list[Any]:
+    """Columns of records that all are good. Raises ArrowInvalid, or ValueError for a delimiter that Arrow refuses."""
+    delimiter, quote = dialect[:2]
+    if len(delimiter) > 1:
+        data = bytes(data)
+        if _SEPARATOR in data:
+            raise ValueError(f"the separator {_SEPARATOR!r} is in the data")
+        data, delimiter, quote = data.replace(delimiter.encode(), _SEPARATOR), _SEPARATOR.decode(), ""
     names = [str(place) for place in range(n_fields)]
-    try:
-        table = pa_csv.read_csv(
-            pa.BufferReader(content),
-            pa_csv.ReadOptions(use_threads=False, block_size=len(content) + 1, column_names=names),
-            pa_csv.ParseOptions(delimiter=delimiter.decode(), quote_char=False),
-            pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
-        )
-    except (pa.ArrowInvalid, ValueError):  # also of bytes that are not UTF-8
-        return None
-    lines = np.arange(len(starts))
-    same = len(table) == len(lines) - 1  # Arrow skips blank lines
-    return Block(data, starts, lines, np.zeros(len(table), np.uint8), table) if same else None
+    wanted = dict.fromkeys((str(place) for place in places), pa.string())
+    table = pa_csv.read_csv(
+        pa.BufferReader(data),
+        pa_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
+        pa_csv.ParseOptions(delimiter=delimiter, quote_char=quote or False, newlines_in_values=True),
+        pa_csv.ConvertOptions(column_types=wanted, include_columns=[*wanted]),
+    )
+    return [table.column(str(place)).combine_chunks() for place in places]
 
 
 def scan(

@@ -31,6 +31,8 @@ from streaming_jsmf.ingestion.sources.streams import (
     size_of,
 )
 
+_CUT_BYTES = 1 << 20  # that are scanned for cuts at once, which stay in caches
+
 
 class DelimitedFormat(Format):
     """The format of delimited text. The row of a record is its first line."""
@@ -89,7 +91,7 @@ def _cuts(stream: Any, layout: CsvLayout) -> Iterator[tuple[int, int]]:
     """Yield byte and line of each first record that is ``UNIT_BYTES`` after the one before, or after the start."""
     _skip(stream, layout.start)
     cut = 0
-    for block in blocks(stream, layout.dialect, len(layout.names)):
+    for block in blocks(stream, layout.dialect, len(layout.names), size=_CUT_BYTES):
         places = block.place + block.starts[:-1]
         places[np.diff(block.starts) > limits.LONGEST_LINE] = -1
         while (further := np.flatnonzero(places >= cut + limits.UNIT_BYTES)).size:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +24,10 @@ from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
-from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.heads import HEAD
+
+if TYPE_CHECKING:  # numba takes .3 s to import
+    from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 

@@ -263,10 +263,10 @@ def open_parquet_source(path: str) -> Iterator[Any]:
             raise UnreadableError(describe(error)) from error
 
 
-def read_pieces(stream: Any, size: int) -> tuple[bytes, str]:
-    """Return ``size`` bytes, or less at the end, and the damage ("" for none) before which they are."""
+def read_pieces(stream: Any, size: int, before: bytes = b"") -> tuple[bytes, str]:
+    """Return ``size`` bytes, or less at the end, after ``before``, and the damage ("" for none) that follows them."""
     # A decompressor returns the data before the damage only if it is read piece by piece.
-    read, pieces, damage = getattr(stream, "read1", stream.read), [], ""
+    read, pieces, damage = getattr(stream, "read1", stream.read), [before] * bool(before), ""
     try:
         while size and (piece := read(size)):
             pieces.append(piece)

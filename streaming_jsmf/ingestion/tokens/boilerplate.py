@@ -112,7 +112,7 @@ _REST_OF_SCRIPT = re.compile(r"(?is)[^>]*>.*?</(?:script|style)>")
 _REST_OF_COMMENT = re.compile(r"(?s).*?-->")
 #: Tags of other names: a start tag that is closed in the same text, and end tags.
 _OTHER_TAGS = re.compile(rf"<([A-Za-z][\w:.-]*)((?:\s+{_ATTRIBUTE})*)\s*(/?)>|</([A-Za-z][\w:.-]*)\s*>")
-_LOOKS_CLOSED = r"</[A-Za-z]|/>"
+_LOOKS_CLOSED = "<(?:/[A-Za-z]|[^<]*/>)"
 _ESCAPED_TAG = "&lt;/[A-Za-z]"
 _ENTITY = r"&(?:[A-Za-z]{2,8}|#[0-9]{2,5}|#x[0-9A-Fa-f]{2,4});"
 #: Line ends, characters and bytes of UTF-8 as programs write them. Before a small letter, \\n may be of LaTeX.
@@ -121,9 +121,9 @@ _ESCAPES = re.compile(r"\\([nrt])|((?:\\u[0-9a-fA-F]{4})+)|((?:\\x[0-9a-f]{2})+)
 _ADDRESSES = r"(?:https?|ftp)://[^\s<>\"]+|\bwww\.[^\s<>\"]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)*"
 
 
-#: What every text with boilerplate has, and few others.
+#: What every text with boilerplate has that is not only tags, and few others. What tags leave has no new ones.
 _SIGNS = (
-    r"(?m)[<&@\\]|://|www\.|:[ \t]*$|^[ \t]*[|:]?>|\A(?:From .*\n)?[A-Za-z][A-Za-z0-9._-]*:"
+    r"(?m)[&@\\]|://|www\.|:[ \t]*$|^[ \t]*[|:]?>|\A(?:From .*\n)?[A-Za-z][A-Za-z0-9._-]*:"
     rf"|{_SENDER}|^M[ -`]{{60}}|{_BASE64_CHARACTERS}{{60}}"
 )
 _IN_WORD = np.array([i > 127 or chr(i).isalnum() for i in range(256)])
@@ -142,18 +142,28 @@ def without_boilerplate(texts: Any) -> tuple[Any, tuple[int, int]]:
     Returns the texts, and the number of texts that lost words and of the words that they lost (runs of letters and
     digits).
     """
-    marked = pc.match_substring_regex(texts, _SIGNS)
-    if not marked.true_count:
-        return texts, (0, 0)
-    # One copy of all texts, not one for each rule.
-    held = before = texts.filter(marked)
-    for pattern, change in _RULES:
-        found = pc.match_substring_regex(held, pattern)
-        if found.true_count:
-            held = pc.replace_with_mask(held, found, change(held.filter(found)))
-    lost = _n_words(before) - _n_words(held)
-    cleaned = pc.replace_with_mask(texts, marked, held)
-    return cleaned, (int(np.count_nonzero(lost > 0)), int(lost.clip(0).sum()))
+    signed = pc.match_substring_regex(texts, _SIGNS)
+    tagged = pc.and_not(pc.match_substring_regex(texts, "<"), signed)  # ten times as fast as match_substring
+    lost: list[NDArray[np.int64]] = []
+
+    def cleaned(held: Any, rules: Any) -> Any:
+        before = _n_words(held)
+        for pattern, change in rules:
+            held = changed(held, pc.match_substring_regex(held, pattern), change)
+        lost.append(before - _n_words(held))
+        return held
+
+    for marked, rules in ((signed, _RULES), (tagged, _OF_TAGS)):
+        # One copy of all texts, not one for each rule.
+        texts = changed(texts, marked, partial(cleaned, rules=rules))
+    return texts, (sum(int(np.count_nonzero(n > 0)) for n in lost), sum(int(n.clip(0).sum()) for n in lost))
+
+
+def changed(texts: Any, mask: Any, change: Callable[[Any], Any]) -> Any:
+    """Apply ``change`` to the Arrow array of the masked texts; copies no others if all or none are."""
+    if mask.true_count in (0, len(texts)):
+        return change(texts) if mask.true_count else texts
+    return pc.replace_with_mask(texts, mask, change(texts.filter(mask)))
 
 
 def _n_words(texts: Any) -> NDArray[np.int64]:
@@ -166,11 +176,12 @@ def _n_words(texts: Any) -> NDArray[np.int64]:
 @compiled(nogil=True)
 def _count_words(offsets: Any, data: Any, found: Any) -> None:
     for m in range(len(found)):
-        inside = False
-        for i in range(offsets[m], offsets[m + 1]):
+        inside, n_words = False, 0
+        for i in range(np.uint64(offsets[m]), np.uint64(offsets[m + 1])):
             is_letter = _IN_WORD[data[i]]
-            found[m] += is_letter and not inside
+            n_words += is_letter & ~inside
             inside = is_letter
+        found[m] = n_words
 
 
 def _each(change: Callable[[str], str]) -> Callable[[Any], Any]:
@@ -287,6 +298,7 @@ def _without_header(text: str) -> str:
     return "\n".join([*kept, "", body])
 
 
+_OF_TAGS = (("<", without_tags), (_LOOKS_CLOSED, _each(_without_other_tags)))
 #: A pattern of the texts that may have a kind of boilerplate, and what removes it, in this order. Removing a file may
 #: leave the start of a quoted line, and character references stand for any character.
 _RULES: tuple[tuple[str, Callable[[Any], Any]], ...] = (
@@ -294,8 +306,7 @@ _RULES: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     (_LOOKS_ENCODED, _each(partial(_ENCODED.sub, " "))),
     (_LOOKS_LIKE_MAIL, _each(_body)),
     (_ESCAPED_TAG, _each(_of_escaped_html)),
-    ("<", without_tags),
-    (_LOOKS_CLOSED, _each(_without_other_tags)),
+    *_OF_TAGS,
     (_ENTITY, _each(characters)),
     (r"://|www\.|@", partial(pc.replace_substring_regex, pattern=_ADDRESSES, replacement=" ")),
 )

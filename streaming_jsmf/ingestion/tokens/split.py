@@ -77,13 +77,8 @@ def split_words(texts: Any, form: Form = "NFC") -> TokenLists:
     if content.isascii():
         return TokenLists(indptr, codes, distinct)
     starts, lengths, words = _words_of(distinct, form)
-    numbers = lengths[codes]
-    ends = np.concatenate([[0], np.cumsum(numbers, dtype=np.int64)])
-    places = starts[codes]
-    if (numbers != 1).any():
-        places = np.repeat(places - ends[:-1].astype(np.int32), numbers)
-        places += np.arange(len(places), dtype=np.int32)
-    return TokenLists(ends[indptr], np.asarray(words.indices)[places], words.dictionary)
+    ends, found = _with_words(indptr, codes, starts, lengths, np.asarray(words.indices))
+    return TokenLists(ends, found, words.dictionary)
 
 
 def string_buffers(texts: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
@@ -184,6 +179,23 @@ def _is(code: int, key: Any, start: Any, end: Any, keys: Any, ends: Any, letters
     while same < length and letters[first + same] == letters[start + same]:
         same += _ONE
     return same == length == np.uint64(ends[code + 1]) - first
+
+
+@compiled(nogil=True)
+def _with_words(indptr: Any, codes: Any, starts: Any, lengths: Any, words: Any) -> Any:
+    """Replace each piece by its words, ``words[starts[piece]:][:lengths[piece]]``; return indptr and codes."""
+    size = 0
+    for piece in codes:
+        size += lengths[piece]
+    ends, found, used = np.zeros(len(indptr), np.int64), np.empty(size, np.int32), 0
+    for m in range(len(indptr) - 1):
+        for i in range(indptr[m], indptr[m + 1]):
+            first = starts[codes[i]]
+            for j in range(first, first + lengths[codes[i]]):
+                found[used] = words[j]
+                used += 1
+        ends[m + 1] = used
+    return ends, found
 
 
 def _words_of(pieces: Any, form: Form) -> tuple[NDArray[np.int32], NDArray[np.int32], Any]:
