@@ -26,19 +26,19 @@ class Known:
     """Status of files behind URLs, first bytes of files, and what functions have found (``found_once``)."""
 
     statuses: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    heads: dict[str, bytes] = field(default_factory=dict)
+    heads: dict[Any, bytes] = field(default_factory=dict)
     results: dict[Any, Any] = field(default_factory=dict)
     n_bytes: int = 0
 
-    def head(self, path: str, read: Callable[[], bytes]) -> bytes:
-        """The first bytes of a file, which ``read`` returns; those of the files read first are dropped first."""
-        if path not in self.heads:
+    def head(self, key: Any, read: Callable[[], bytes]) -> bytes:
+        """The first bytes of the file with a key, which ``read`` returns; those read first are dropped first."""
+        if key not in self.heads:
             head = read()
             while self.heads and self.n_bytes + len(head) > _HELD:
                 self.n_bytes -= len(self.heads.pop(next(iter(self.heads))))
-            self.heads[path] = head
+            self.heads[key] = head
             self.n_bytes += len(head)
-        return self.heads[path]
+        return self.heads[key]
 
 
 _known: ContextVar[Known | None] = ContextVar("known", default=None)

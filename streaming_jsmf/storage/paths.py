@@ -190,14 +190,15 @@ def _open_local(path: Path) -> Any:
     """Open a file, whose start is read once while planning."""
     if (held := known()) is None:
         return path.open("rb")
-    size = path.stat().st_size
+    found = path.stat()
 
     def head() -> bytes:
         with path.open("rb") as stream:
             return stream.read(HEAD)
 
-    start = held.head(str(path), head)
-    return BufferedReader(FromHead(lambda: start, size, partial(path.open, "rb")), HEAD)
+    # A file of a spec may be downloaded again.
+    start = held.head((str(path), found.st_size, found.st_mtime_ns, found.st_ino), head)
+    return BufferedReader(FromHead(lambda: start, found.st_size, partial(path.open, "rb")), HEAD)
 
 
 def read_bytes(path: AnyPath | UPath) -> bytes:
