@@ -110,10 +110,6 @@ def status(path: Path) -> os.stat_result | None:
         return None
 
 
-def is_directory(path: Path) -> bool:
-    return (found := status(path)) is not None and stat.S_ISDIR(found.st_mode)
-
-
 def is_no_directory(path: Path) -> bool:
     """Whether something that is opened as a file exists, even if ``require_regular`` refuses it."""
     return (found := status(path)) is not None and not stat.S_ISDIR(found.st_mode)
