@@ -360,7 +360,7 @@ def test_an_interrupted_run_starts_over(tmp_path: Path, monkeypatch: pytest.Monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("streaming_jsmf.ingestion.ingest.write_shards", interrupted)
+        patch.setattr("streaming_jsmf.ingestion.steps.write_shards", interrupted)
         for _ in range(2):
             with pytest.raises(KeyboardInterrupt):
                 sj.fit(TEXTS, tmp_path / "m", 3, polish=False)

@@ -669,7 +669,7 @@ def test_an_ingest_to_a_url_goes_on_after_an_interruption(
 ) -> None:
     target = f"{memory}/c"
     with monkeypatch.context() as patch:
-        patch.setattr("streaming_jsmf.ingestion.ingest.write_quarantine", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr("streaming_jsmf.ingestion.steps.write_quarantine", Mock(side_effect=KeyboardInterrupt))
         assert invoked("ingest", texts / "in", target, *INGEST).code == 130
     assert is_free(store_path(target))
     for step in ("first_pass.read_group", "second_pass.write_piece"):

@@ -17,6 +17,7 @@ import streaming_jsmf as sj
 from streaming_jsmf.errors import SettingsMismatchError
 from streaming_jsmf.ingestion.sources.protocol import limits
 from streaming_jsmf.storage.heads import HEAD
+from tests.processes import ended
 from tests.test_object_stores import serving
 
 N_TEXTS = 61
@@ -90,6 +91,18 @@ def test_a_file_that_was_edited_is_seen_although_its_size_and_time_are_as_before
     assert source.stat().st_size == before.st_size
     with pytest.raises(SettingsMismatchError, match="was made of other input"):
         sj.ingest(source, tmp_path / "corpus", min_df=1, **HERE)
+
+
+def test_a_run_with_nothing_to_do_does_not_import_numba(tmp_path: Path) -> None:
+    source = texts(tmp_path / "texts.csv")
+    sj.ingest(source, tmp_path / "corpus", **HERE)
+    code = f"""
+import sys
+from streaming_jsmf.cli.main import run
+assert run(["ingest", {str(source)!r}, {str(tmp_path / "corpus")!r}, "--quiet"]) == 0
+print("imported:", *{{"numba"}} & sys.modules.keys())
+"""
+    assert ended([sys.executable, "-c", code]).out.endswith("imported:\n")
 
 
 def test_options_of_another_run_and_files_of_words_are_compared(tmp_path: Path) -> None:

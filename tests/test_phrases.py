@@ -18,8 +18,7 @@ from streaming_jsmf import InputError, fit, transform
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.corpus.format import read_manifest
-from streaming_jsmf.ingestion import ingest as ingest_module
-from streaming_jsmf.ingestion import job
+from streaming_jsmf.ingestion import job, steps
 from streaming_jsmf.ingestion import word_choice as found
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.tokens.split import TokenLists, with_phrases
@@ -190,7 +189,7 @@ def test_what_was_counted_is_not_counted_again_after_an_interruption(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(ingest_module, "read_source", interrupted)
+        patch.setattr(steps, "read_source", interrupted)
         with pytest.raises(KeyboardInterrupt):
             ingested(source, tmp_path / "c")
     assert set(Workspace(tmp_path / "c.partial", "ingest").steps_done) == {"phrases"}

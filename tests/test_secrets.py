@@ -16,7 +16,7 @@ from fsspec.utils import infer_storage_options
 
 from streaming_jsmf import open_corpus
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion import ingest as ingestion
+from streaming_jsmf.ingestion import steps
 from tests.corpora import planted, write_corpus
 from tests.outcomes import Command, Outcome, refused
 from tests.readers import documents
@@ -138,7 +138,7 @@ def test_an_interrupted_ingest_keeps_no_password_and_resumes(
     asked = ("ingest", f"{OPEN}/texts", tmp_path / "c", *ALONE, *LOOSE)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ingestion, "choose_words", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(steps, "choose_words", Mock(side_effect=KeyboardInterrupt))
         assert quiet(*asked).code == 130
     assert (tmp_path / "c.partial" / "records" / "read-part-00000").exists()
     assert holders(tmp_path) == []

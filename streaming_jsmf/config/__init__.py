@@ -42,6 +42,7 @@ from streaming_jsmf.config.readers import RatingsOptions as RatingsOptions
 from streaming_jsmf.config.readers import ReaderName as ReaderName
 from streaming_jsmf.config.readers import check_options as check_options
 from streaming_jsmf.config.readers import readers_with as readers_with
+from streaming_jsmf.config.reading import BUILT_IN as BUILT_IN
 from streaming_jsmf.config.reading import EXCERPT as EXCERPT
 from streaming_jsmf.config.reading import EXCERPT_CHARACTERS as EXCERPT_CHARACTERS
 from streaming_jsmf.config.reading import Delimited as Delimited

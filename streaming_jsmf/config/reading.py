@@ -27,6 +27,9 @@ EXCERPT_CHARACTERS, LONGEST_EXCERPT = 300, 10_000
 #: Value of ``id`` for documents without ids, and of ``phrases`` for none.
 NONE = "none"
 
+#: Tokenizers by name; others are functions MODULE:FUNCTION.
+BUILT_IN = ("arrow", "sklearn", "chinese", "japanese")
+
 READING, TEXTS = "Reading the source", "Texts"
 
 #: Functions of this process that cannot be imported, by the name that they were given.

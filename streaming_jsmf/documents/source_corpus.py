@@ -9,18 +9,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import EXCERPT, EXCERPT_CHARACTERS, IngestRequest
+from streaming_jsmf.config import BUILT_IN, EXCERPT, EXCERPT_CHARACTERS, IngestRequest
 from streaming_jsmf.corpus.format import Corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Json
 from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, StreamingJSMFError, option
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.ingestion.in_memory import located
-from streaming_jsmf.ingestion.ingest import run_ingest
 from streaming_jsmf.ingestion.job import Ingest
 from streaming_jsmf.ingestion.plan import plan_ingest
 from streaming_jsmf.ingestion.sources.guess import guess_source, reads_texts
-from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
+from streaming_jsmf.ingestion.steps import run_ingest
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.heads import planning

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import IngestRequest, Vanished
+from streaming_jsmf.config import BUILT_IN, IngestRequest, Vanished
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.manifest import PHRASES
 from streaming_jsmf.corpus.write import Origin
@@ -24,7 +24,6 @@ from streaming_jsmf.display import location as located_at
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.ingestion.in_memory import located
-from streaming_jsmf.ingestion.ingest import run_ingest
 from streaming_jsmf.ingestion.job import Ingest
 from streaming_jsmf.ingestion.known import Known
 from streaming_jsmf.ingestion.losses import NothingLeftError, warn_of_losses
@@ -33,8 +32,8 @@ from streaming_jsmf.ingestion.repeats import ENTRIES_NAME, packed
 from streaming_jsmf.ingestion.revision import Additions, Revision, quarantined
 from streaming_jsmf.ingestion.source_files import FILES_NAME, UNSETTLED, Followed, SourceFiles, ranks
 from streaming_jsmf.ingestion.sources.listing import NoFilesError, find_files
+from streaming_jsmf.ingestion.steps import run_ingest
 from streaming_jsmf.ingestion.tokens.stop_words import LANGUAGES, NONE
-from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.heads import planning

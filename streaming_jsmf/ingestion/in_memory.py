@@ -26,9 +26,15 @@ import pyarrow.parquet as pq
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.corpus.metadata import without_views
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.sources.adapter import ID_NAMES, id_name
 from streaming_jsmf.ingestion.sources.matrices import COUNTS, WORDS
-from streaming_jsmf.ingestion.sources.values import as_characters, from_python, is_list_of_strings, storable
+from streaming_jsmf.ingestion.sources.values import (
+    ID_NAMES,
+    as_characters,
+    from_python,
+    id_name,
+    is_list_of_strings,
+    storable,
+)
 from streaming_jsmf.storage.paths import StorePath, sha256_of
 from streaming_jsmf.storage.replace import put_files, temporary_folder, temporary_place
 

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streaming_jsmf.corpus.format import QUARANTINE_NAME
-from streaming_jsmf.corpus.manifest import Dropped, as_number
+from streaming_jsmf.corpus.format import QUARANTINE_NAME, Corpus, open_corpus, read_manifest
+from streaming_jsmf.corpus.manifest import Dropped, as_number, losses_table
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import LAST, InputError, names_options, option
 from streaming_jsmf.ingestion.job import Ingest
@@ -222,3 +222,13 @@ def saved(ingest: Ingest) -> Iterator[StorePath]:
         checkpoints = ingest.folder.checkpoints(step)
         for record in in_threads(checkpoints.read_metadata, sorted(checkpoints.committed().parts, key=int)):
             yield from (ingest.root / name for name in sorted(record[FILES]) if name.endswith(".bad"))
+
+
+def reported(target: StorePath) -> Corpus:
+    """Open a corpus, and log what was lost when it was made, one message per line."""
+    built = open_corpus(str(target))
+    manifest = read_manifest(str(target))
+    for line in losses_table(manifest).splitlines():
+        logger.info("%s", line)
+    warn_of_losses(manifest.dropped, built.n_documents, manifest.settings.get("tokens_read"))
+    return built

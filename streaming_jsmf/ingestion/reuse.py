@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import AUTO, READER_OPTIONS, IngestRequest, declared
+from streaming_jsmf.config import AUTO, BUILT_IN, READER_OPTIONS, IngestRequest, declared
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.corpus.write import ASKED, wanted_corpus
 from streaming_jsmf.errors import StreamingJSMFError
@@ -18,7 +18,6 @@ from streaming_jsmf.ingestion.in_memory import Location
 from streaming_jsmf.ingestion.sources.listing import find_files
 from streaming_jsmf.ingestion.sources.protocol import PATH_OPTIONS
 from streaming_jsmf.ingestion.tokens.stop_words import LANGUAGES, NONE
-from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
 from streaming_jsmf.storage.paths import StorePath, is_free, is_url, normalize, state_of
 from streaming_jsmf.storage.results import package_versions
 
@@ -66,9 +65,7 @@ def _reads_others(request: IngestRequest) -> bool:
     """Whether a request names files besides the source, or code."""
     read, listed = request.options, str(request.curation.get("stop_words") or NONE).split(",")
     named = [request.vocabulary, request.files, *(read.get(key) for key in (*PATH_OPTIONS, "function"))]
-    is_own = str(read.get("tokenizer") or BUILT_IN[0]) in BUILT_IN and not isinstance(
-        read.get("phrases"), str
-    )
+    is_own = read.get("tokenizer") in (None, *BUILT_IN) and not isinstance(read.get("phrases"), str)
     return any(each is not None for each in named) or not is_own or not {*listed} <= {AUTO, NONE, *LANGUAGES}
 
 

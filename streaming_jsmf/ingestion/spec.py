@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, PositiveInt, ValidationError
 
-from streaming_jsmf.config import ReaderName, TokenOptions, check_options, curation_values
+from streaming_jsmf.config import BUILT_IN, ReaderName, TokenOptions, check_options, curation_values
 from streaming_jsmf.config.readers import IN_SPECS
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
@@ -25,7 +25,6 @@ from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, first_line, option, options_named
 from streaming_jsmf.ingestion.sources.protocol import PATH_OPTIONS, limits
 from streaming_jsmf.ingestion.tokens.stop_words import NONE, with_paths
-from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
 from streaming_jsmf.jobs.events import progress_bar
 from streaming_jsmf.storage.kinds import unsuitable
 from streaming_jsmf.storage.local import require_regular

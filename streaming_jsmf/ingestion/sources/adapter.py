@@ -42,16 +42,7 @@ from streaming_jsmf.ingestion.tokens.split import count_codes
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, languages_of
 from streaming_jsmf.validation import is_utf8
 
-#: Names of columns of ids, the likeliest first.
-ID_NAMES = ("document_id", "doc_id", "id")
-
 _LARGEST_ID = 2**63 - 1
-
-
-def id_name(columns: Sequence[Any]) -> str | None:
-    """Return the likeliest column of ids by its name, ignoring case."""
-    known = {str(name).lower(): name for name in columns} | {name: name for name in columns}
-    return next((known[name] for name in ID_NAMES if name in known), None)
 
 
 class RecordReader(Source):

@@ -13,7 +13,6 @@ from typing import Any
 from fsspec.utils import glob_translate
 
 from streaming_jsmf.errors import InputError, StoreError, option, pass_on_machine
-from streaming_jsmf.ingestion.sources.probe import BY_CONTENTS, contents_of
 from streaming_jsmf.ingestion.sources.streams import (
     bare_name,
     bare_suffix,
@@ -30,9 +29,6 @@ from streaming_jsmf.storage.objects import files_below, is_absence, keep_status,
 from streaming_jsmf.storage.paths import AnyPath, file_system, is_chain, is_file, is_url, join, normalize
 
 logger = logging.getLogger(__name__)
-
-#: What files of other names must hold to be read if a folder has no file whose name suits the reader.
-_CONTENTS = {"text": (*BY_CONTENTS,), "lines": ("lines", "text")}
 
 _WILDCARDS = "*?["
 
@@ -232,8 +228,9 @@ def files_for(
         path for path in found if any(fnmatch.fnmatch(bare_name(path), pattern) for pattern in patterns)
     )
     if not taken:
-        holding = _CONTENTS.get(reader, ())
-        taken = tuple(path for path in found if holding and contents_of(path) in holding)
+        from streaming_jsmf.ingestion.sources.probe import suited  # the formats take .3 s to import
+
+        taken = suited(reader, found)
     if not taken:
         raise NoFilesError(
             f"none of the {len(found)} files at {root} is {' or '.join(patterns)}; "

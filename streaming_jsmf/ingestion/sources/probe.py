@@ -47,6 +47,9 @@ FORMATS: dict[str, Format] = {
 
 BY_CONTENTS: dict[str, Format] = {"parquet": PARQUET, "json": JSON, "delimited": DELIMITED}
 
+#: What files of other names must hold to be read if a folder has no file whose name suits the reader.
+_CONTENTS = {"text": (*BY_CONTENTS,), "lines": ("lines", "text")}
+
 SAMPLE = 1 << 16  # bytes that show what a file holds
 
 _SAMPLE_LINES = 20
@@ -90,6 +93,12 @@ def contents_of(path: str) -> str:
             return contents(stream.read(SAMPLE))
     except (UnreadableError, FileNotFoundError):
         return ""
+
+
+def suited(reader: str, paths: Sequence[str]) -> tuple[str, ...]:
+    """Return the files that hold what a reader reads, whatever their names."""
+    holding = _CONTENTS.get(reader, ())
+    return tuple(path for path in paths if holding and contents_of(path) in holding)
 
 
 def contents(head: bytes) -> str:

@@ -17,7 +17,7 @@ from streaming_jsmf.ingestion.formats.delimited import DELIMITED
 from streaming_jsmf.ingestion.formats.json_records import JSON, JsonLayout
 from streaming_jsmf.ingestion.formats.lines import LINES
 from streaming_jsmf.ingestion.formats.parquet import PARQUET
-from streaming_jsmf.ingestion.sources.adapter import TextReader, id_name
+from streaming_jsmf.ingestion.sources.adapter import TextReader
 from streaming_jsmf.ingestion.sources.folders import names_in_folders
 from streaming_jsmf.ingestion.sources.probe import FORMATS, format_of, is_parquet
 from streaming_jsmf.ingestion.sources.protocol import (
@@ -30,6 +30,7 @@ from streaming_jsmf.ingestion.sources.protocol import (
 )
 from streaming_jsmf.ingestion.sources.streams import bare_suffix, of_first_readable, size_of
 from streaming_jsmf.ingestion.sources.values import (
+    id_name,
     require_columns,
 )
 from streaming_jsmf.ingestion.tokens.stop_words import NONE

@@ -27,6 +27,9 @@ def encoding_hint() -> str:
     return f" ({name_encoding()})"
 
 
+#: Names of columns of ids, the likeliest first.
+ID_NAMES = ("document_id", "doc_id", "id")
+
 _MOST_NAMES = 20
 _HEAD = 1000  # bytes of a file that show whether it is text
 
@@ -167,6 +170,12 @@ def listed(names: Iterable[str]) -> str:
     shown = [name if name.isprintable() else repr(name) for name in names[:_MOST_NAMES]]
     more = len(names) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def id_name(columns: Sequence[Any]) -> str | None:
+    """Return the likeliest column of ids by its name, ignoring case."""
+    known = {str(name).lower(): name for name in columns} | {name: name for name in columns}
+    return next((known[name] for name in ID_NAMES if name in known), None)
 
 
 def require_columns(wanted: Sequence[str], names: Sequence[str]) -> None:

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from threading import Lock, local
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming_jsmf.config import BUILT_IN
 from streaming_jsmf.config.reading import TokenOptions
 from streaming_jsmf.corpus.bags import Bags
 from streaming_jsmf.corpus.curation import folded
@@ -34,8 +35,6 @@ from streaming_jsmf.ingestion.users_code import users_function
 
 logger = logging.getLogger(__name__)
 
-BuiltIn = Literal["arrow", "sklearn", "chinese", "japanese"]
-BUILT_IN: tuple[BuiltIn, ...] = get_args(BuiltIn)
 LONGEST_NGRAM = 3
 
 #: Sudachi accepts at most 49,149 bytes at once; a character takes at most four.
