@@ -368,7 +368,7 @@ class TextFilesOptions(TokenOptions, DatedColumns):
         Regular expression that is searched in these paths; its named groups become columns of metadata.
     """
 
-    members: str = rarely("*", metavar="GLOB")
+    members: str = rarely("*", metavar="GLOB", absent="all files")
     name_pattern: str | None = rarely(
         None,
         absent="none",
