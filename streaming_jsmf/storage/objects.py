@@ -209,11 +209,9 @@ def open_object(path: str | PathLike[str] | UPath) -> Iterator[Any]:
     on_web, held = "http" in fs.protocol, None if isinstance(path, UPath) else known()
     status = status_of(path) if on_web or held is not None else {}
     size: Any = status.get("size") if status.get("partial", True) else None
-    # fsspec reads ahead, so that a file on a web server would be read in parts that overlap.
-    options = {"size": size, "cache_type": "none"} if on_web and size else {}
 
     def opened() -> Any:
-        return Reached(fs.open(inner, "rb", **options), path)
+        return Reached(OnWeb(fs, inner, size) if on_web and size else fs.open(inner, "rb"), path)
 
     def head() -> bytes:
         with reaching(path), closing(opened()) as stream:
@@ -223,10 +221,66 @@ def open_object(path: str | PathLike[str] | UPath) -> Iterator[Any]:
 
     if size is None or held is None:
         with closing(opened()) as stream:
-            yield BufferedReader(stream, _READ_BYTES) if options else stream
+            yield BufferedReader(stream, _READ_BYTES) if on_web and size else stream
         return
     with BufferedReader(FromHead(lambda: held.head(str(path), head), size, opened), HEAD) as headed:
         yield headed
+
+
+class OnWeb(RawIOBase):
+    """A file of known ``size`` on a web server: in ranges, or as one stream if the server has no ranges.
+
+    fsspec reads ahead in parts that overlap, and does not change to a stream.
+    """
+
+    def __init__(self, fs: Any, name: str, size: int) -> None:
+        self._fs, self._name, self._size, self._position = fs, name, size, 0
+        self._ranges: Any = fs.open(name, "rb", size=size, cache_type="none")
+        self._stream: Any = None
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._position = offset + (0, self._position, self._size)[whence]
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._read(len(buffer)) if self._position < self._size else b""
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+    def _read(self, size: int) -> bytes:
+        if self._stream is None:
+            self._ranges.seek(self._position)
+            try:
+                return bytes(self._ranges.read(size))
+            except ValueError as error:
+                if "range requests" not in str(error):
+                    raise
+        if self._stream is None or self._at > self._position:
+            self._stream, self._at = self._fs.open(self._name, "rb", block_size=0), 0
+        while self._at < self._position and (
+            skipped := self._stream.read(min(self._position - self._at, HEAD))
+        ):
+            self._at += len(skipped)
+        data = bytes(self._stream.read(size))
+        self._at += len(data)
+        return data
+
+    def close(self) -> None:
+        for stream in (self._ranges, self._stream):
+            if stream is not None:
+                stream.close()
+        super().close()
 
 
 def keep_status(path: str, status: Mapping[str, Any]) -> None:
