@@ -79,13 +79,15 @@ def found_once(function: Callable[P, T]) -> Callable[P, T]:
     return found
 
 
-class FromHead(io.RawIOBase):
-    """A file of known ``size``, of which the first bytes are held; ``open_rest`` opens all of it when more is read."""
+class SizedStream(io.RawIOBase):
+    """Base of raw streams of known size: a subclass reads at ``position``, at most to the end."""
 
-    def __init__(self, head: Callable[[], bytes], size: int, open_rest: Callable[[], Any]) -> None:
-        self._head, self._size, self._open_rest = head, size, open_rest
-        self._position = 0
-        self._rest: Any = None
+    def __init__(self, size: int) -> None:
+        self._size, self.position = size, 0
+
+    def read_at(self, size: int) -> bytes:
+        """Return at most ``size`` bytes at the position."""
+        raise NotImplementedError
 
     def readable(self) -> bool:
         return True
@@ -94,25 +96,35 @@ class FromHead(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        self._position = max(0, offset + (0, self._position, self._size)[whence])
-        return self._position
+        self.position = max(0, offset + (0, self.position, self._size)[whence])
+        return self.position
 
     def tell(self) -> int:
-        return self._position
+        return self.position
 
     def readinto(self, buffer: Any) -> int:
-        if self._position < min(HEAD, self._size):
-            data = self._head()[self._position :][: len(buffer)]
-        elif self._position >= self._size:
-            data = b""
-        else:
-            if self._rest is None:
-                self._rest = self._open_rest()
-            self._rest.seek(self._position)
-            data = self._rest.read(len(buffer))
+        size = min(len(buffer), self._size - self.position)
+        data = self.read_at(size) if size > 0 else b""
         buffer[: len(data)] = data
-        self._position += len(data)
+        self.position += len(data)
         return len(data)
+
+
+class FromHead(SizedStream):
+    """A file of which the first bytes are held; ``open_rest`` opens all of it when more is read."""
+
+    def __init__(self, head: Callable[[], bytes], size: int, open_rest: Callable[[], Any]) -> None:
+        super().__init__(size)
+        self._head, self._open_rest = head, open_rest
+        self._rest: Any = None
+
+    def read_at(self, size: int) -> bytes:
+        if self.position < HEAD:
+            return self._head()[self.position :][:size]
+        if self._rest is None:
+            self._rest = self._open_rest()
+        self._rest.seek(self.position)
+        return bytes(self._rest.read(size))
 
     def close(self) -> None:
         if self._rest is not None:

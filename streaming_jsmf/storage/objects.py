@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from io import BufferedReader, RawIOBase
+from io import BufferedReader
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -17,7 +17,7 @@ from fsspec.spec import AbstractFileSystem
 from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, first_line, pass_on_machine
-from streaming_jsmf.storage.heads import HEAD, FromHead, known
+from streaming_jsmf.storage.heads import HEAD, FromHead, SizedStream, known
 from streaming_jsmf.storage.local import local_name, require_regular
 
 #: Threads of ``in_threads``, which wait for I/O rather than compute.
@@ -227,49 +227,31 @@ def open_object(path: str | PathLike[str] | UPath) -> Iterator[Any]:
         yield headed
 
 
-class OnWeb(RawIOBase):
-    """A file of known ``size`` on a web server: in ranges, or as one stream if the server has no ranges.
+class OnWeb(SizedStream):
+    """A file on a web server: in ranges, or as one stream if the server has no ranges.
 
     fsspec reads ahead in parts that overlap, and does not change to a stream.
     """
 
     def __init__(self, fs: Any, name: str, size: int) -> None:
-        self._fs, self._name, self._size, self._position = fs, name, size, 0
+        super().__init__(size)
+        self._fs, self._name = fs, name
         self._ranges: Any = fs.open(name, "rb", size=size, cache_type="none")
         self._stream: Any = None
         self._at = 0
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._position = offset + (0, self._position, self._size)[whence]
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._read(len(buffer)) if self._position < self._size else b""
-        buffer[: len(data)] = data
-        self._position += len(data)
-        return len(data)
-
-    def _read(self, size: int) -> bytes:
+    def read_at(self, size: int) -> bytes:
         if self._stream is None:
-            self._ranges.seek(self._position)
+            self._ranges.seek(self.position)
             try:
                 return bytes(self._ranges.read(size))
             except ValueError as error:
                 if "range requests" not in str(error):
                     raise
-        if self._stream is None or self._at > self._position:
+        if self._stream is None or self._at > self.position:
             self._stream, self._at = self._fs.open(self._name, "rb", block_size=0), 0
-        while self._at < self._position and (
-            skipped := self._stream.read(min(self._position - self._at, HEAD))
+        while self._at < self.position and (
+            skipped := self._stream.read(min(self.position - self._at, HEAD))
         ):
             self._at += len(skipped)
         data = bytes(self._stream.read(size))
@@ -312,33 +294,15 @@ def files_below(fs: Any, folder: str, depth: int | None = None) -> dict[str, Map
     return found
 
 
-class Ranges(RawIOBase):
-    """An object of known ``size`` as a raw stream; each read is one request, and threads may read the same object."""
+class Ranges(SizedStream):
+    """An object as a raw stream; each read is one request, and threads may read the same object."""
 
     def __init__(self, path: UPath, size: int) -> None:
-        self._path, self._size, self._position = path, size, 0
+        super().__init__(size)
+        self._path = path
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._position = offset + (0, self._position, self._size)[whence]
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
-
-    def readinto(self, buffer: Any) -> int:
-        end = min(self._position + len(buffer), self._size)
-        if end <= self._position:
-            return 0
-        data = asked("cat_file", self._path, start=self._position, end=end)
-        buffer[: len(data)] = data
-        self._position += len(data)
-        return len(data)
+    def read_at(self, size: int) -> bytes:
+        return bytes(asked("cat_file", self._path, start=self.position, end=self.position + size))
 
 
 def objects_at(path: str | PathLike[str] | UPath) -> list[str]:
