@@ -111,8 +111,6 @@ def _sample(sample: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if sample["share_of_documents"] < 1:
             share = percent(sample["share_of_documents"])
             yield "sample", f"{sample['documents']:,} documents, {share} of the corpus"
-        if not sample["basis_of_all_documents"]:
-            yield "basis", "made before documents were added; scan --rebase makes it of all documents"
         yield (
             "estimated error",
             f"{sample['estimated_error']:.2g} of Y Y' (relative, an approximate upper bound)",

@@ -39,8 +39,6 @@ from streaming_jsmf.config.inference import POLISH
 from streaming_jsmf.config.requests import EXECUTION
 from streaming_jsmf.config.scan import SCAN
 
-CHANGES = "Changing an existing store"
-
 ingest_options = partial(options_of, *INGEST_SETTINGS)
 engine_options = options_of(*ENGINE_SETTINGS, without=("seed",))
 topics_as_json = json_option(help="Print the topics as JSON.")
@@ -91,20 +89,15 @@ def simulate(corpus: str, **options: Any) -> dict[str, Any]:
 
 @verb(
     "streaming-jsmf scan CORPUS MOMENTS --max-topics 100",
-    "streaming-jsmf scan CORPUS MOMENTS --add MORE",
+    "streaming-jsmf scan CORPUS MOMENTS --follow",
     summary=True,
 )
 @click.argument("corpus")
 @path("moments")
 @options_of(ScanSettings)
-@option("--remove", group=CHANGES, multiple=True, metavar="SHARD_OR_CORPUS",
-        help="Remove a corpus or a shard (may be repeated).")  # fmt: skip
-@option("--add", group=CHANGES, multiple=True, metavar="CORPUS2",
-        help="Add a corpus with the same words (may be repeated).")  # fmt: skip
-@option("--merge", group=CHANGES, multiple=True, type=click.Path(), metavar="MOMENTS2",
-        help="Merge another store; words are matched by name (may be repeated).")  # fmt: skip
-@option("--rebase", group=CHANGES, is_flag=True,
-        help="After --add: compute the basis from all documents and scan again.")  # fmt: skip
+@option("--follow", is_flag=True,
+        help="Let an existing store follow its corpus, whose shards have changed: only new and changed documents are "
+             "summarized again.")  # fmt: skip
 @option("--overwrite", is_flag=True,
         help="Replace a moments store of another corpus or with other settings; it is removed first.")  # fmt: skip
 def scan(corpus: str, moments: str, **options: Any) -> dict[str, Any]:
@@ -112,13 +105,11 @@ def scan(corpus: str, moments: str, **options: Any) -> dict[str, Any]:
 
     The same command completes an interrupted scan and recomputes damaged parts.
 
-    --remove, --add, --merge and --rebase change an existing store; CORPUS is one of its corpora.
+    With --follow, an existing store is made to hold exactly the documents of CORPUS in its present state.
     """
-    from streaming_jsmf.moments.changes import Changes
     from streaming_jsmf.moments.scan import scan as run
 
-    changes = _popped(options, "remove", "add", "merge", "rebase")
-    run(corpus, moments, changes=Changes(**changes), **options)
+    run(corpus, moments, **options)
     return {"moments": moments}
 
 

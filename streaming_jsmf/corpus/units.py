@@ -77,27 +77,15 @@ class LabelFilter:
 
 
 @dataclass(frozen=True)
-class ColumnMap:
-    """Reference to an array of new word ids indexed by old word id, in the store at ``path``."""
-
-    path: str
-    name: str
-    sha256: str
-    n_words: int
-
-
-@dataclass(frozen=True)
 class Partition:
     """Units, in corpus order, that one task loads and commits together.
 
-    ``label`` is the value of the column that the corpus is partitioned by. ``columns`` maps word ids if the
-    vocabularies of corpus and store differ.
+    ``label`` is the value of the column that the corpus is partitioned by.
     """
 
     index: int
     units: tuple[WorkUnit, ...]
     label: str | int | None = None
-    columns: ColumnMap | None = None
 
     @cached_property
     def nonzeros(self) -> int:

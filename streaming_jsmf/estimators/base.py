@@ -173,10 +173,10 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         """Add a batch of documents to those of earlier calls, and infer the topics of all of them.
 
         Batches and their moments are kept: in ``store`` and ``store`` + ``.rows``, or in a temporary directory
-        that is removed with the estimator. The result is bit-identical to adding the same batches with ``scan --add``.
-        It equals a fit to all rows up to rounding with ``exact``, and otherwise up to the approximation error.
+        that is removed with the estimator. The result has the bits of a corpus of the same batches
+        that ``scan --follow`` has followed. It equals a fit to all rows, up to rounding.
 
-        A call reads only the new batch, unless it is larger than the others together. Every call repeats the inference,
+        Of earlier batches a call reads the documents that the moments hold. It computes the basis and the topics again,
         so prefer few large batches.
 
         Parameters

@@ -25,12 +25,12 @@ from sklearn.utils.validation import check_array, check_random_state, validate_d
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.units import iter_blocks, list_units
+from streaming_jsmf.corpus.vocabulary import VOCABULARY_NAME
 from streaming_jsmf.corpus.write import column_words, matrix_blocks, tidy_rows, wide, write_corpus
-from streaming_jsmf.errors import InputError, StreamingJSMFError
+from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.cvb0 import document_topics
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.typing import Floats
-from streaming_jsmf.moments.changes import Changes
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.storage.paths import (
@@ -39,10 +39,11 @@ from streaming_jsmf.storage.paths import (
     is_free,
     is_url,
     make_directory,
+    remove_file,
     remove_trees,
     store_path,
 )
-from streaming_jsmf.storage.replace import remove_store, temporary_folder
+from streaming_jsmf.storage.replace import put_files, remove_store, temporary_folder
 
 #: Arguments of scikit-learn's matrix validation.
 _MATRIX = {"accept_sparse": "csr", "ensure_non_negative": True}
@@ -258,50 +259,53 @@ def seed_of(random_state: Any, drawn: int | None = None) -> int:
 
 @dataclass(frozen=True)
 class KeptRows:
-    """Batch corpora in ``folder``, the first one at ``first`` (empty before it is written), and their moments store."""
+    """The corpus in ``folder`` that batches are added to, and its moments store."""
 
     folder: StorePath
     moments: StorePath
-    first: str = ""
     batches: int = 0
     n_documents: int = 0
 
     @contextmanager
     def place_of_next(self) -> Iterator[StorePath]:
-        """Yield the path of the next corpus, which is removed if the block fails.
+        """Yield the path of the next batch, a corpus of its own, which is removed when the block ends.
 
         Raises InputError if earlier batches are missing or an earlier call was interrupted.
         """
-        if self.first and not exists(self.folder):
+        if self.batches and not exists(self.folder):
             raise InputError(
                 f"{self.folder}: the rows of earlier batches are missing; start again with a new estimator, and with "
                 "store= to keep them"
             )
-        path = self.folder / f"batch-{self.batches:05d}"
+        path = self.folder / "batch"
         if not is_free(path):
             raise InputError(
                 f"{self.folder}: an earlier partial_fit was interrupted; start again with a new estimator"
             )
         try:
             yield path
-        except StreamingJSMFError:
+        finally:
             remove_trees(path)
-            raise
 
-    def added(self, corpus: Corpus, settings: ScanSettings, execution: Execution) -> tuple[KeptRows, Moments]:
-        """Add a batch to the store. Raises the errors of ``scan``, which leave the store unchanged."""
-        if self.first:
-            # An existing store already has its third moment, if any.
-            own, changes = replace(settings, third_moment=False), Changes(add=(corpus.root,))
-            moments = scan(self.first, self.moments, own, execution, changes=changes)
-        else:
-            moments = scan(corpus, self.moments, settings, execution)
-        found = replace(
-            self,
-            first=self.first or corpus.root,
-            batches=self.batches + 1,
-            n_documents=self.n_documents + corpus.n_documents,
-        )
+    def added(self, batch: Corpus, settings: ScanSettings, execution: Execution) -> tuple[KeptRows, Moments]:
+        """Add a batch to the corpus, and let the store follow. Raises the errors of ``scan`` with both unchanged."""
+        rows = self.folder / "corpus"
+        if not self.batches:
+            make_directory(rows)
+            put_files([(store_path(batch.vocabulary_path, "a file"), rows / VOCABULARY_NAME)])
+        new = {
+            store_path(batch.shard_path(shard), "a file"): rows
+            / f"batch-{self.batches:05d}-{number:05d}.parquet"
+            for number, shard in enumerate(batch.shards)
+        }
+        try:
+            put_files([*new.items()])
+            moments = scan(str(rows), self.moments, settings, execution, follow=True)
+        except BaseException:
+            for path in new.values():
+                remove_file(path)
+            raise
+        found = replace(self, batches=self.batches + 1, n_documents=self.n_documents + batch.n_documents)
         return found, moments
 
 

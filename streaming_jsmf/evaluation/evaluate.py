@@ -149,8 +149,8 @@ def _gather(
         except Unavailable as reason:
             reasons[name] = str(reason)
     if {"counts", "cooccurrence"} <= found.keys():
-        corpora = [each.fingerprint for each in found["moments"].manifest.whole_corpora]
-        if found["moments"].settings.exact and corpora == [found["counts"].corpus["fingerprint"]]:
+        corpus = found["moments"].manifest.corpus.fingerprint
+        if found["moments"].settings.exact and corpus == found["counts"].corpus["fingerprint"]:
             found["counts"] = replace(found["counts"], sketch=None)  # nothing is estimated
     return found, reasons
 
@@ -241,10 +241,9 @@ def _require_same_contents(model: Model, moments: Moments) -> None:
     manifest, made = moments.manifest, model.provenance
     # A third moment added since then changes nothing else.
     settings = manifest.range_key
-    fingerprints = tuple(entry.fingerprint for entry in manifest.whole_corpora)
     documents = model.metrics.get("n_documents")
     same = (
-        model.corpora in ((), fingerprints)
+        model.corpora in ((), (manifest.corpus.fingerprint,))
         and made.get("settings_fingerprint", settings) == settings
         and (made.get("partitions") is not None or documents in (None, moments.n_documents))
     )

@@ -152,13 +152,10 @@ def _require_comparison(path: StorePath) -> None:
 
 
 def _corpus_of(moments: Moments, corpus: str | Path | None) -> tuple[Corpus | None, str]:
-    paths = moments.manifest.paths
     if corpus is not None:
         return open_corpus(corpus), ""
-    if len(paths) != 1:
-        return None, f"{moments.path} is of {len(paths)} corpora"
     try:
-        return open_corpus(paths[0]), ""
+        return open_corpus(moments.manifest.corpus.path), ""
     except InputError as error:
         return None, f"{error}; name it with {option.corpus('CORPUS')}"
 

@@ -120,6 +120,7 @@ def _describe_corpus(path: str, verify: bool) -> dict[str, Any]:
 
 def _describe_moments(store: Moments) -> dict[str, Any]:
     from streaming_jsmf.moments.integrity import leftovers, provenance, require_intact
+    from streaming_jsmf.moments.records import SUMS
 
     require_intact(store)
     missing = store.missing_stages
@@ -130,10 +131,11 @@ def _describe_moments(store: Moments) -> dict[str, Any]:
         "missing": list(missing),
         "partitions": partitions,
         "words": store.n_words,
-        "corpora": [
-            {"path": entry.path, "fingerprint": entry.fingerprint, "shards": len(entry.shards)}
-            for entry in store.manifest.whole_corpora
-        ],
+        "corpus": {
+            "path": store.manifest.corpus.path,
+            "fingerprint": store.manifest.corpus.fingerprint,
+            "shards": len(store.manifest.corpus.shards),
+        },
         **_sample_of(store),
         "settings": store.manifest.settings,
         "settings_fingerprint": store.manifest.settings_fingerprint,
@@ -144,23 +146,24 @@ def _describe_moments(store: Moments) -> dict[str, Any]:
         described["leftovers"] = leftovers(store)
     for stage in missing:
         parts, folds = store.checkpoints(stage).committed()
-        held = store.manifest.order.covered(folds) if stage == "range" else ()
+        held = store.manifest.order.covered(folds) if stage == SUMS else ()
         described[f"{stage}_partitions_done"] = max(len(parts), len(held))
     return described
 
 
 def _sample_of(store: Moments) -> dict[str, Any]:
-    from streaming_jsmf.moments.stages.eigenpairs import EigenpairsStage, hardly_seen
+    from streaming_jsmf.moments.records import SUMS
+    from streaming_jsmf.moments.stages.eigenpairs import hardly_seen
 
-    stage = EigenpairsStage.name
-    if stage in store.missing_stages or stage not in store.record_names:
+    if store.missing_stages or not store.settings.has_projection:
         return {}
+    # The eigenpairs are those of the last pass that computed any.
+    stage = next(name for name in ("refinement", "projection") if "outside_basis" in store.scalars(name))
     words, few = store.read("word"), hardly_seen(store)
     return {
         "sample": {
             "share_of_documents": store.manifest.sample_share,
-            "documents": int(store.scalars("range")["n_held"]),
-            "basis_of_all_documents": store.manifest.base is None,
+            "documents": int(store.scalars(SUMS)["n_held"]),
             **store.scalars(stage),
             "words": [str(word) for word in words[few[:SHOWN_WORDS]]],
         }

@@ -35,8 +35,8 @@ from streaming_jsmf.ingestion.revision import CHANGES, SINCE
 from streaming_jsmf.ingestion.word_choice import NEW_WORDS
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.changes import follow_corpus
-from streaming_jsmf.moments.manifest import StoreManifest
+from streaming_jsmf.moments.manifest import StoreManifest, words_digest
+from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.store import Moments, read_store
 from streaming_jsmf.storage.kinds import SOURCE, unsuitable
 from streaming_jsmf.storage.lock import recover
@@ -191,7 +191,7 @@ def update(
         root, source, first, settings.vanished, request_of(reading, options), execution, listener
     )
     changes = _changes(corpus, read_store(place).manifest)
-    store = follow_corpus(corpus, place, execution, listener)
+    store = _followed(corpus, place, execution, listener)
     updater = _Updater(store, corpus, settings.steps, execution, listener)
     updated = {path: updater.update(path) for path in paths}
     for path in paths:
@@ -231,13 +231,26 @@ def _corpus(
     return grow_corpus(source, place, reading, execution, listener, vanished=vanished, since=since)
 
 
+def _followed(corpus: Corpus, place: StorePath, execution: Execution, listener: Listener) -> Moments:
+    """The moments of a corpus in its present state."""
+    recover(place)
+    store = read_store(place)
+    if store.manifest.corpus.fingerprint == corpus.fingerprint and not store.missing_stages:
+        return store
+    if words_digest(corpus.vocabulary().words) != store.manifest.vocabulary:
+        raise InputError(
+            f"{corpus.root} has other words than {place}; fit a model of it, or ingest it with these words"
+        )
+    return scan(corpus, place, None, execution, listener, follow=True)
+
+
 def _changes(corpus: Corpus, before: StoreManifest) -> dict[str, Any]:
     """The ``CHANGES`` that a grown corpus records, or else those of its shards since the moments were updated."""
     settings: Mapping[str, Any] = {}
     if exists(join(corpus.root, MANIFEST_NAME)):
         settings = read_manifest(corpus.root).settings
     if SINCE not in settings:
-        known = {sha256 for entry in before.corpora for sha256 in entry.shards.values()}
+        known = set(before.corpus.shards.values())
         rows = {shard.sha256: shard.rows for shard in corpus.shards if shard.rows}
         added = sum(rows[sha256] for sha256 in rows.keys() - known)
         settings = {

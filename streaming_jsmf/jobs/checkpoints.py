@@ -171,9 +171,8 @@ class Checkpoints:
     ----------
     store : Root of the store, which has the groups ``partials`` and ``records``.
     hint : Advice appended to messages about damage.
-    keep : Keep the results of parts after folding, so that a part can be removed later.
+    keep : Keep the results of parts after folding.
     unfolded : Arrays of parts that are not folded; they are read from the kept parts.
-    protected : Key of a fold that is never removed, because the previous state of the store depends on it.
     """
 
     store: StorePath
@@ -181,7 +180,6 @@ class Checkpoints:
     hint: str
     keep: bool = False
     unfolded: frozenset[str] = frozenset()
-    protected: str | None = None
     #: Metadata of parts that this process has read, by key.
     notes: Held = field(default_factory=Held, compare=False, repr=False)
 
@@ -224,13 +222,13 @@ class Checkpoints:
         ``read`` are the attempts of those that were read; the records of the others are read.
         """
         self._commit("fold", key, result, {})
-        known, passed = read or {}, [fold for fold in folds if fold != self.protected]
-        removed = [known.get(fold) or self._attempt("fold", fold) for fold in passed]
+        known = read or {}
+        removed = [known.get(fold) or self._attempt("fold", fold) for fold in folds]
         if not self.keep:
             # The record of a part stays: it marks the part as done and has its cost.
             removed += [known.get(part) or self._attempt("part", part) for part in parts]
         # First: a record must never refer to missing arrays.
-        remove_single(ROOT, *(self.store / RECORDS / self._name("fold", fold) for fold in passed))
+        remove_single(ROOT, *(self.store / RECORDS / self._name("fold", fold) for fold in folds))
         remove_single(PACKED, *(inside(self.store / PARTIALS, attempt) for attempt in removed if attempt))
 
     def was_folded(self, key: str) -> bool:
@@ -298,20 +296,17 @@ class Checkpoints:
             names = child_names(group, f"{self.stage}-")
             remove_single(file, *(group / name for name in names if name.startswith(prefixes)))
 
-    def kept(self, fold: str, parts: Iterable[str], attempts: Sequence[str]) -> dict[str, str]:
-        """Return the records kept by a complete stage and their groups: the last fold and, with ``keep``, the parts.
+    def attempts(self, parts: Iterable[str]) -> dict[str, str]:
+        """The name of the record of each of these parts, and of the group with its result.
 
-        ``attempts`` are all groups; the record of a result with a single one is not read.
+        Groups are listed once; the record of a part with a single group is not read.
         """
-        wanted: list[tuple[Kind, str]] = [("fold", fold), *(("part", key) for key in parts if self.keep)]
         made: dict[str, list[str]] = {}
-        for attempt in attempts:
+        for attempt in child_names(self.store / PARTIALS):
             made.setdefault(attempt.rpartition("-")[0], []).append(attempt)
-        kept = {}
-        for kind, key in wanted:
-            own = made.get(self._name(kind, key), [])
-            kept[self._name(kind, key)] = own[0] if len(own) == 1 else self._attempt(kind, key)
-        return kept
+        names = {self._name("part", key): key for key in parts}
+        own = ((name, key, made.get(name, [])) for name, key in names.items())
+        return {name: known[0] if len(known) == 1 else self._attempt("part", key) for name, key, known in own}
 
     def _name(self, kind: Kind, key: str) -> str:
         return f"{self.stage}-{kind}-{key}"

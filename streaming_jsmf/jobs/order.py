@@ -5,10 +5,6 @@ Groups of ``FAN_IN`` neighbors are folded by one task each, in order, and then g
     parts    p0 p1 ... p7 | p8 ... p15 | ... | p56 ... p63 | p64 ...
     groups        g0      |     g1     | ... |     g7      |  g8 ...
     of groups                 h0                           |  h1 ...
-
-A store that grows adds one section of parts per addition. Each section is folded separately and its total is added to
-the total of the sections before it, so existing folds are reused and an addition has the same bits as if it were
-folded alone and merged.
 """
 
 from __future__ import annotations
@@ -16,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, pairwise
 
 from streaming_jsmf.jobs.checkpoints import fold_keys
 
-#: Number of neighbors folded sequentially. It affects the bits, so each store keeps its original value.
+#: Number of neighbors folded sequentially. It affects the bits.
 FAN_IN = 8
 
 
@@ -56,7 +51,6 @@ class FoldOrder:
     ----------
     keys : Keys of the parts in order, all different.
     salt : Changes the keys of all folds.
-    sections : Number of parts in each section; empty: one section.
     fan_in : See ``FAN_IN``.
 
     Examples
@@ -68,20 +62,18 @@ class FoldOrder:
 
     keys: tuple[str, ...]
     salt: str
-    sections: tuple[int, ...] = ()
     fan_in: int = FAN_IN
 
     @cached_property
     def steps(self) -> tuple[FoldStep, ...]:
         """All folds, each after its inputs and as early as possible if parts arrive in order."""
-        parts = [_Group(key, number, number) for number, key in enumerate(self.keys)]
-        starts = accumulate(self.sections or (len(parts),), initial=0)
-        sections = [self._section(parts[start:end]) for start, end in pairwise(starts)]
-        first, *keys = fold_keys([section.key for section in sections], self.salt)
-        total = sections[0] if sections[0].steps else _folded(sections[:1], first)
-        for key, section in zip(keys, sections[1:], strict=True):
-            total = _folded([total, section], key)
-        return total.steps
+        groups = [_Group(key, number, number) for number, key in enumerate(self.keys)]
+        if len(groups) == 1:
+            return _folded(groups, fold_keys(self.keys, self.salt)[0]).steps
+        while len(groups) > 1:
+            batches = (groups[start : start + self.fan_in] for start in range(0, len(groups), self.fan_in))
+            groups = [batch[0] if len(batch) == 1 else self._of_groups(batch) for batch in batches]
+        return groups[0].steps
 
     @property
     def total(self) -> str:
@@ -105,13 +97,6 @@ class FoldOrder:
     @cached_property
     def _by_fold(self) -> dict[str, FoldStep]:
         return {step.fold: step for step in self.steps}
-
-    def _section(self, groups: list[_Group]) -> _Group:
-        """Fold groups of groups until one group is left."""
-        while len(groups) > 1:
-            batches = (groups[start : start + self.fan_in] for start in range(0, len(groups), self.fan_in))
-            groups = [batch[0] if len(batch) == 1 else self._of_groups(batch) for batch in batches]
-        return groups[0]
 
     def _of_groups(self, groups: Sequence[_Group]) -> _Group:
         return _folded(groups, fold_keys([group.key for group in groups], self.salt)[-1])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array
 
 from streaming_jsmf.linalg.csr import apply_gram
 from streaming_jsmf.linalg.eigen import (
@@ -73,23 +72,18 @@ class SampleParts:
     drawn: float
 
     @classmethod
-    def of(cls, pieces: Iterable[csr_array[Any]], shape: tuple[int, int], share: float) -> SampleParts:
-        """Split H_s, in which the fraction ``share`` of all documents is; ``pieces`` are its rows in order.
+    def of(cls, documents: csr_array[Any], share: float) -> SampleParts:
+        """Split H_s, in which the fraction ``share`` of all documents is.
 
         Every eighth document, in the order of the corpus, is held out, or fewer of many; the fitted ones spread evenly
-        over the others. Of each piece only the chosen rows are kept.
+        over the others.
         """
-        if fits_all(shape, share):
-            return cls.whole(_joined(list(pieces)))
-        count, most = shape[0], max(FITTED_DOCUMENTS, shape[1])
+        if fits_all(documents.shape, share):
+            return cls.whole(documents)
+        count, most = documents.shape[0], max(FITTED_DOCUMENTS, documents.shape[1])
         eighth = np.arange(count) % HELD_OUT == HELD_OUT - 1
         uses = _spread(np.flatnonzero(~eighth), most), _spread(np.flatnonzero(eighth), most // HELD_OUT)
-        chosen, stop = (list[csr_array[Any]](), list[csr_array[Any]]()), 0
-        for piece in pieces:
-            start, stop = stop, stop + piece.shape[0]
-            for rows, found in zip(uses, chosen, strict=True):
-                found.append(piece[rows[slice(*np.searchsorted(rows, (start, stop)))] - start])
-        fitted, held_out = map(_joined, chosen)
+        fitted, held_out = (documents[rows] for rows in uses)
         for part in fitted, held_out:
             part.data *= np.float32(np.sqrt(count / max(part.shape[0], 1)))
         return cls(fitted, held_out, fitted.shape[0] / max(count, 1))
@@ -108,10 +102,6 @@ def fits_all(shape: tuple[int, int], share: float) -> bool:
 def _spread(rows: Integers, most: int) -> Integers:
     number = min(rows.size, most)
     return rows[np.arange(number) * rows.size // max(number, 1)]
-
-
-def _joined(pieces: Sequence[csr_array[Any]]) -> csr_array[Any]:
-    return pieces[0] if len(pieces) == 1 else csr_array(vstack(pieces, "csr"))
 
 
 def apply_sample(sample: csr_array[Any], vectors: Single) -> Single:

@@ -1,174 +1,175 @@
 """What is in a store: damage to its records and arrays, what is left over, and how it was made.
 
-``moments.run`` recomputes what is damaged.
+``discard_damage`` removes what is damaged, so that ``run_stages`` computes it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from streaming_jsmf.errors import StoreError
-from streaming_jsmf.jobs.checkpoints import PACKED, PARTIALS, RECORDS, Checkpoints, Committed, Kind
+from streaming_jsmf.errors import StoreError, finding
+from streaming_jsmf.jobs.checkpoints import (
+    PACKED,
+    PARTIALS,
+    RECORDS,
+    Checkpoints,
+    Kind,
+    forget_record,
+    read_record,
+)
 from streaming_jsmf.jobs.events import Cost
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.moments.manifest import WORD_IDS
-from streaming_jsmf.moments.store import WORDS, Moments
-from streaming_jsmf.storage.arrays import read_attributes
+from streaming_jsmf.moments.records import STAGES, SUMS, WORDS, Records
+from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes, replace_attributes
 from streaming_jsmf.storage.lock import is_left
-from streaming_jsmf.storage.paths import ROOT, StorePath, child_names, remove_single, remove_trees
+from streaming_jsmf.storage.paths import ROOT, StorePath, child_names, remove_single
+
+logger = logging.getLogger(__name__)
 
 
-def require_intact(store: Moments) -> None:
+def require_intact(store: Records) -> None:
     """Read all committed results of a store. Raises ``StoreError`` if one is damaged; the message says what to do."""
     for error in damage(store):
         raise error
 
 
-def damage(store: Moments) -> Iterator[StoreError]:
-    """Yield the errors of all damaged results: final arrays, and the folds and parts that a complete store keeps."""
-    yield from damage_of_groups(store).values()
-    yield from damage_of_outcome(store, WORDS)
-    yield from damage_of_word_ids(store).values()
-    for stage in store.stages:
-        yield from damage_of_outcome(store, stage.name)
-    for checkpoints, order in _kept_scans(store) if store.is_complete() else ():
-        yield from damage_of_scan(checkpoints, order, finished=True).values()
+def damage(store: Records) -> Iterator[StoreError]:
+    """Yield the errors of all damaged results: groups, final arrays, and the parts that a store keeps."""
+    for place in _groups(store):
+        yield from _errors([partial(read_attributes, place, hint=store.hint)])
+    for name in store.record_names:
+        yield from damage_of_record(store, name)
+    yield from damage_of_kept_parts(store)
 
 
-def damage_of_outcome(store: Moments, stage: str) -> Iterator[StoreError]:
-    """Yield the first error of a finished stage or the vocabulary, if any. Reads its arrays as ``store`` does.
+def _groups(store: Records) -> tuple[StorePath, ...]:
+    return store.path / PARTIALS, store.path / RECORDS
+
+
+def damage_of_record(store: Records, name: str) -> Iterator[StoreError]:
+    """Yield the first error of the record of a stage or of the vocabulary, and of its arrays, if any.
 
     A missing stage is not damaged, but a missing vocabulary is.
     """
-    try:
-        record = store.outcome(stage)
-        for name in record["arrays"] if record else ():
-            store.read(name)
-    except StoreError as error:
-        yield error
-        return
-    if record is None and stage == WORDS:
-        yield StoreError(f"{store.path}/{RECORDS}/{WORDS} is missing; {store.hint}")
+
+    def read() -> None:
+        record = _committed(store, name)
+        if record is None and name == WORDS:
+            raise StoreError(f"{store.path}/{RECORDS}/{WORDS} is missing; {store.hint}")
+        for array, fields in record["arrays"].items() if record else ():
+            digest = ArrayDigest.from_fields(fields)
+            store.once(array, partial(read_array, store.path, array, digest, hint=store.hint))
+
+    yield from _errors([read])
 
 
-def damage_of_word_ids(store: Moments) -> Mapping[int, StoreError]:
-    """Damage to the word ids of each corpus, by corpus index."""
-    return _errors({n: partial(store.word_ids, entry) for n, entry in enumerate(store.manifest.corpora)})
+def damage_of_kept_parts(store: Records) -> Iterator[StoreError]:
+    """Yield the errors of the parts of pass 1 that a store with its sums keeps, one part in memory at a time."""
+    checkpoints, found = store.checkpoints(SUMS), None
+    with suppress(StoreError):  # of the record itself
+        found = _committed(store, SUMS)
+    if checkpoints.keep and found is not None:
+        yield from _errors(partial(checkpoints.verify, "part", key) for key in store.manifest.part_keys)
 
 
-def damage_of_groups(store: Moments) -> Mapping[StorePath, StoreError]:
-    """Damage to the Zarr metadata of the group directories, which other Zarr readers need."""
-    places = (store.path / PARTIALS, store.path / RECORDS)
-    return _errors({place: partial(read_attributes, place, hint=store.hint) for place in places})
+def _committed(store: Records, name: str) -> dict[str, Any] | None:
+    """The record of this name, or None if it is missing or that of an earlier state."""
+    record = read_record(store.path, name, store.hint)
+    return record if record is not None and record.get("covers") == store.covers(name) else None
 
 
-def _errors(reads: Mapping[Any, Callable[[], object]]) -> dict[Any, StoreError]:
+def _errors(reads: Iterable[Callable[[], object]]) -> Iterator[StoreError]:
     """The errors of those functions that raise one."""
-    found = {}
-    for key, read in reads.items():
+    for read in reads:
         try:
             read()
         except StoreError as error:
-            found[key] = error
-    return found
+            yield error
 
 
-def damage_of_scan(
-    checkpoints: Checkpoints, order: FoldOrder, *, finished: bool
-) -> dict[tuple[Kind, str], StoreError]:
-    """Damage to parts and folds of a scan, by kind and key. Reads the arrays of those that are needed, one at a time.
-
-    ``finished``: whether the stage is complete, so that the last fold and all kept parts must exist. Otherwise only
-    folds and parts that are not folded are needed.
-    """
-    keys, (parts, folds) = order.keys, checkpoints.committed()
-    damaged = _damaged(checkpoints, "fold", folds)
-    if finished and order.total not in folds:
-        damaged["fold", order.total] = _missing(checkpoints, "the last fold")
-    intact = {key for key in folds if ("fold", key) not in damaged}
-    folded = {keys[number] for number in order.covered(intact)}
-    kept = folded if checkpoints.keep and finished else set()
-    # Only the record remains of parts that are folded and not kept, and of parts of an earlier state.
-    needed = set(keys) - folded | kept
-    damaged |= _damaged(checkpoints, "part", parts & needed)
-    damaged |= _damaged(checkpoints, "part", parts - needed, arrays=False)
-    for key in sorted(kept - parts):
-        damaged["part", key] = _missing(checkpoints, f"the kept part {key}")
-    return damaged
+def discard_damage(store: Records) -> None:
+    """Remove the records of stages whose arrays or kept parts are damaged. Reads everything that is committed once."""
+    for place in _groups(store):
+        for error in _errors([partial(read_attributes, place, hint=store.hint)]):
+            _warn(error, "is written again")
+            place.mkdir(exist_ok=True)
+            replace_attributes(place, {})
+    for name in store.record_names:
+        found = damage_of_record(store, name)
+        for error in [*found, *(damage_of_kept_parts(store) if name == SUMS else ())]:
+            _warn(error, "is computed again")
+            forget_record(store.path, name)
 
 
-def _damaged(
-    checkpoints: Checkpoints, kind: Kind, keys: frozenset[str], *, arrays: bool = True
-) -> dict[tuple[Kind, str], StoreError]:
-    errors = _errors(
-        {(kind, key): partial(checkpoints.verify, kind, key, arrays=arrays) for key in sorted(keys)}
-    )
-    # A worker of an earlier run may still be folding; a result that it has just removed is not damaged.
-    committed = checkpoints.committed() if errors else Committed()
-    still = committed.parts if kind == "part" else committed.folds
-    return {found: error for found, error in errors.items() if found[1] in still}
+def discard_damaged_partials(checkpoints: Checkpoints, order: FoldOrder) -> None:
+    """Remove the partial results of an unfinished stage if one is damaged; of kept parts, only the damaged ones."""
+    parts, folds = checkpoints.committed()
+    known = [key for key in folds if order.covered([key])]
+    folded = {order.keys[number] for number in order.covered(known)}
+    # Of parts that are folded and not kept, only the record remains.
+    read = [key for key in order.keys if key in parts and (checkpoints.keep or key not in folded)]
+    damaged = list[tuple[Kind, str]]()
+    checked: list[tuple[Kind, str]] = [*(("fold", key) for key in known), *(("part", key) for key in read)]
+    for kind, key in checked:
+        for error in _errors([partial(checkpoints.verify, kind, key)]):
+            _warn(error, "is computed again")
+            damaged.append((kind, key))
+    if damaged and not checkpoints.keep:
+        checkpoints.clear()
+    elif checkpoints.keep and (damaged or not folded <= parts):
+        for key in known:
+            checkpoints.drop("fold", key)
+        for kind, key in damaged:
+            checkpoints.drop(kind, key)
 
 
-def _missing(checkpoints: Checkpoints, what: str) -> StoreError:
-    return StoreError(f"{checkpoints.store}: the record of {what} is missing; {checkpoints.hint}")
+def _warn(error: StoreError, what: str) -> None:
+    logger.warning("repair: %s; %s", finding(error), what)
 
 
-def _kept_scans(store: Moments) -> Iterator[tuple[Checkpoints, FoldOrder]]:
-    """The scans whose last folds, and parts if they are kept, are in a complete store."""
-    for stage in store.stages:
-        for _, order in stage.scans(store) if stage.keeps_fold(store.settings) else ():
-            yield store.checkpoints(stage.name), order
-
-
-def leftovers(store: Moments) -> list[StorePath]:
+def leftovers(store: Records) -> list[StorePath]:
     """Paths in a complete store that are not part of it: partial results and results of earlier states.
 
-    The parts of scan 1 and the last folds are kept; see ``Stage``. Lists three directories.
+    The parts of pass 1 are kept if they hold documents. Lists two directories.
     """
-    kept, attempts = dict[str, str](), child_names(store.path / PARTIALS)
-    for checkpoints, order in _kept_scans(store):
-        kept |= checkpoints.kept(order.total, order.keys, attempts)
-    ids = {entry.word_ids.name for entry in store.manifest.corpora if entry.word_ids is not None}
-    made = tuple(f"{stage.name}-{kind}-" for stage in store.stages for kind in ("part", "fold"))
-    staying: tuple[tuple[StorePath, tuple[str, ...], Collection[str]], ...] = (
-        (store.path / RECORDS, made, kept.keys()),
-        (store.path / PARTIALS, made, kept.values()),
-        (store.path, (WORD_IDS,), ids),
-    )
+    checkpoints = store.checkpoints(SUMS)
+    kept = checkpoints.attempts(store.manifest.part_keys) if checkpoints.keep else {}
+    made = tuple(f"{stage}-{kind}-" for stage in STAGES for kind in ("part", "fold"))
     return [
-        group / name
-        for group, prefixes, names in staying
-        for name in child_names(group)
-        if name.startswith(prefixes) and name not in names
+        store.path / group / name
+        for group, staying in ((RECORDS, kept.keys()), (PARTIALS, kept.values()))
+        for name in child_names(store.path / group)
+        if name.startswith(made) and name not in staying
     ]
 
 
-def remove_leftovers(store: Moments) -> None:
-    """Remove the ``leftovers``. This is the last step of every change; a run after a kill repeats it."""
+def remove_leftovers(store: Records) -> None:
+    """Remove the ``leftovers``. This is the last step of every scan; a run after a kill repeats it."""
     found = leftovers(store)
     for group, file in ((RECORDS, ROOT), (PARTIALS, PACKED)):
         remove_single(file, *(path for path in found if path.parent.name == group))
-    remove_trees(*(path for path in found if path.parent == store.path))
 
 
-def is_cleared(store: Moments) -> bool:
+def is_cleared(store: Records) -> bool:
     """Whether a store is complete, without leftovers, and not locked by a running or killed process."""
     try:
-        return store.is_complete() and not (is_left(store.path) or leftovers(store))
+        return not (store.missing_stages or is_left(store.path) or leftovers(store))
     except StoreError:
         return False
 
 
-def provenance(store: Moments) -> dict[str, Any]:
+def provenance(store: Records) -> dict[str, Any]:
     """Times, package versions and cost of a store, complete or not; unknown entries are omitted.
 
     ``started`` and ``finished`` (complete stores only) are UTC times and may span several runs. ``task_seconds``
     is summed over workers. ``peak_memory`` is the largest of any worker, in bytes. ``versions`` lists the package
     versions of all runs. Reads only small records. Raises ``StoreError`` if a record is damaged.
     """
-    records = [record for name in store.record_names if (record := store.outcome(name))]
+    records = [*store.outcomes.values()]
     notes = [note for record in records for note in record["history"]]
     for stage in store.missing_stages:
         checkpoints = store.checkpoints(stage)

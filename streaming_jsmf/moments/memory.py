@@ -8,29 +8,98 @@ from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
+
+from dask.utils import format_bytes
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.config.scan import LARGEST_SAMPLE
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import Partition, plan_partitions
-from streaming_jsmf.errors import option
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.jobs.execution import Execution, Fits, Memory
-from streaming_jsmf.linalg.csr import ROW_BLOCK_BYTES
-from streaming_jsmf.linalg.tensor import NONZERO_BLOCK
+from streaming_jsmf.linalg.csr import PAIRS_AT_ONCE, ROW_BLOCK_BYTES
+from streaming_jsmf.linalg.eigen import GUARD_VECTORS, block_width
+from streaming_jsmf.linalg.sampled import OUTSIDE_STEPS
+from streaming_jsmf.linalg.tensor import DOCUMENT_BLOCK, NONZERO_BLOCK
 from streaming_jsmf.moments.manifest import StoreManifest
 from streaming_jsmf.moments.partition import load_partitions
-from streaming_jsmf.moments.stages import stages_of
-from streaming_jsmf.moments.stages.cooccurrence import require_matrix_memory
-from streaming_jsmf.moments.stages.range import held_bytes
-from streaming_jsmf.process_limits import PROCESS_BYTES, is_limited
+from streaming_jsmf.moments.records import is_made
+from streaming_jsmf.moments.stages.cooccurrence import PANEL_BYTES
+from streaming_jsmf.moments.stages.eigenpairs import column_panels
+from streaming_jsmf.moments.stages.sums import SUMS_OF_WORDS
+from streaming_jsmf.process_limits import PROCESS_BYTES, is_limited, machine_memory
 from streaming_jsmf.storage.paths import StorePath
 
 #: Bytes of a nonzero in memory of those documents of a partition that a task holds: a float32 value and an int32 index.
 BYTES_PER_NONZERO = 8
 
+#: Bytes per pair of words while a chunk of documents is multiplied: product, positions and sorted copies.
+BYTES_PER_PAIR = 40
+
 #: Additional bytes of a nonzero of the row group being read: Arrow's values, float64 copies.
 BYTES_PER_NONZERO_READ = 32
+
+
+class Pass(NamedTuple):
+    """Peak bytes of a pass: of a task besides its documents, and of its final arrays if they can exceed the tasks'."""
+
+    task: int
+    final: int = 0
+
+
+def passes(n_words: int, settings: ScanSettings) -> dict[str, Pass]:
+    """The memory of each pass over a corpus, by stage (``records.STAGES``); settings decide which are made."""
+    basis = min(settings.basis_width, n_words)
+    block = block_width(settings.max_topics + GUARD_VECTORS)
+    guarded = settings.max_topics + GUARD_VECTORS
+    sketch = min(settings.sketch_width, n_words) if settings.range_finder == "halko" else 0
+    # Probes, two copies and two products of a block of vectors; or the sketch and its SVD.
+    found = 8 * n_words * 6 * sketch or 4 * n_words * 9 * min(
+        block_width(settings.basis_width + GUARD_VECTORS), n_words
+    )
+
+    def product(width: int) -> int:
+        """Two sums of a panel when it is folded."""
+        return 16 * n_words * int(next(column_panels(n_words, min(width, n_words))).stop)
+
+    def eigenpairs(width: int) -> int:
+        """Q and C Q in float64 and float32, the blocks outside Q, their products."""
+        return n_words * (24 * min(width, n_words) + 8 * (OUTSIDE_STEPS + 3) * min(block, n_words))
+
+    return {
+        # Sums when they are folded, and with ``halko`` the probes and sums of their products.
+        "sums": Pass(n_words * (3 * 8 * SUMS_OF_WORDS + 20 * sketch), found),
+        "cooccurrence": Pass(_panel_bytes(n_words)),
+        "projection": Pass(product(settings.basis_width), eigenpairs(settings.basis_width)),
+        # The columns of Q and W are also held separately while they are joined.
+        "refinement": Pass(product(guarded), eigenpairs(settings.basis_width + guarded)),
+        "third_moment": Pass(tensor_bytes(n_words, basis)),
+    }
+
+
+def tensor_bytes(n_words: int, width: int) -> int:
+    """Sums of the third moment, the basis, and the products of a block of documents.
+
+    Excludes nonzeros sorted by word: 8 bytes for each of ``linalg.tensor.NONZERO_BLOCK``.
+    """
+    # Folding groups holds two float64 copies of both wide sums; the tensor is held in slabs and packed.
+    return 32 * n_words * width + 4 * width**3 + 16 * DOCUMENT_BLOCK * width
+
+
+def matrix_bytes(n_words: int) -> int:
+    """C in float64."""
+    return 8 * n_words**2
+
+
+def _panel_bytes(n_words: int) -> int:
+    """Two panels of C and the product of a chunk of documents."""
+    return 2 * min(PANEL_BYTES, matrix_bytes(n_words)) + BYTES_PER_PAIR * min(PAIRS_AT_ONCE, n_words**2)
+
+
+def held_bytes(share: float | None, nonzeros: int) -> int:
+    """Bytes of the documents that a store holds, which are read, joined and scaled in two copies of 8 bytes each."""
+    return int(2 * 8 * (share or 0.0) * nonzeros)
 
 
 def scan_memory(
@@ -49,37 +118,41 @@ def scan_memory(
     row_group = max(
         unit.only.read if unit.only else unit.nonzeros for partition in partitions for unit in partition.units
     )
-    each = int(largest * _bytes_held(settings, sample_share)) + _fixed_bytes(n_words, settings, row_group)
-    nonzeros = sum(partition.nonzeros for partition in partitions)
-    tasks = each * min(workers, len(partitions))
-    return PROCESS_BYTES + max(tasks, _final_bytes(n_words, settings)) + held_bytes(sample_share, nonzeros)
-
-
-def _bytes_held(settings: ScanSettings, sample_share: float | None) -> float:
-    """Bytes of each nonzero of a partition that a task holds; the others are in memory one row group at a time."""
-    return BYTES_PER_NONZERO * (1.0 if settings.exact else sample_share or 0.0)
-
-
-def _final_bytes(n_words: int, settings: ScanSettings) -> int:
-    return max(stage.final_memory(n_words, settings) for stage in stages_of(settings))
-
-
-def _fixed_bytes(n_words: int, settings: ScanSettings, row_group: int) -> int:
-    """Bytes that a worker holds in addition to its partition."""
-    tall = max(stage.task_memory(n_words, settings) for stage in stages_of(settings))
+    made = [each for name, each in passes(n_words, settings).items() if is_made(name, settings)]
+    # The documents of a partition that a task holds; the others are in memory one row group at a time.
+    held = int(largest * BYTES_PER_NONZERO * (1.0 if settings.exact else sample_share or 0.0))
     # A block of rows in products, or of nonzeros sorted by word in the tensor's.
-    return row_group * BYTES_PER_NONZERO_READ + tall + max(ROW_BLOCK_BYTES, 8 * NONZERO_BLOCK)
+    block = max(ROW_BLOCK_BYTES, 8 * NONZERO_BLOCK)
+    task = held + row_group * BYTES_PER_NONZERO_READ + max(each.task for each in made) + block
+    tasks = task * min(workers, len(partitions))
+    nonzeros = sum(partition.nonzeros for partition in partitions)
+    final = max(each.final for each in made)
+    return PROCESS_BYTES + max(tasks, final) + held_bytes(sample_share, nonzeros)
+
+
+def require_matrix_memory(n_words: int, path: StorePath, execution: Execution) -> None:
+    """Raise ``InputError`` if C does not fit the budget or, without one, the machine."""
+    needed = PROCESS_BYTES + matrix_bytes(n_words) + execution.concurrency * _panel_bytes(n_words)
+    budget, who = execution.memory, f"{option.memory} allows"
+    if budget is None:
+        budget, who = machine_memory(), "this machine has"
+    if budget is not None and needed > budget:
+        raise InputError(
+            f"{path}: {option.exact(True)} needs about {format_bytes(needed)} for {n_words:,} x {n_words:,} "
+            f"co-occurrences and {who} {format_bytes(budget)}; scan without {option.exact(True).alone}, which is "
+            f"enough for {option.rectify('enn')} and palm"
+        )
 
 
 def require_scan_memory(
     manifest: StoreManifest,
     path: StorePath,
     execution: Execution,
-    corpora: Sequence[Corpus] = (),
+    corpus: Corpus | None = None,
     *,
     is_new: bool = False,
 ) -> None:
-    """Raise ``InputError`` if a scan needs more memory than the budget; ``corpora`` as for ``load_partitions``.
+    """Raise ``InputError`` if a scan needs more memory than the budget; ``corpus`` as for ``load_partitions``.
 
     For a new store the message names settings with which the scan fits.
     """
@@ -88,7 +161,7 @@ def require_scan_memory(
         require_matrix_memory(manifest.n_words, path, execution)
     if execution.memory is None and not is_limited():
         return
-    partitions = load_partitions(manifest, path, corpora)
+    partitions = load_partitions(manifest, path, corpus)
     memory = partial(scan_memory, manifest.n_words, settings, partitions, sample_share=manifest.sample_share)
     others = partial(_fitting, manifest, partitions, execution.concurrency) if is_new else None
     execution.require_memory(memory, "the scan", others)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,16 +12,8 @@ from scipy.sparse import csr_array
 from streaming_jsmf.config import DocumentWeights
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.units import (
-    ColumnMap,
-    Partition,
-    WorkUnit,
-    iter_blocks,
-    list_units,
-    shard_name,
-    split_by_value,
-)
-from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.corpus.units import Partition, iter_blocks, list_units, shard_name, split_by_value
+from streaming_jsmf.errors import InputError, StoreError, option
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.csr import (
     document_weights,
@@ -33,9 +24,8 @@ from streaming_jsmf.linalg.csr import (
     word_sums,
 )
 from streaming_jsmf.linalg.typing import Floats, Mask
-from streaming_jsmf.moments.manifest import CorpusEntry, StoreManifest
-from streaming_jsmf.storage.arrays import ArrayDigest, read_array
-from streaming_jsmf.storage.paths import StorePath, store_path
+from streaming_jsmf.moments.manifest import StoreManifest
+from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.timing import span
 
 #: Size of the buffers of a sample relative to its expected size; larger samples are copied.
@@ -43,47 +33,34 @@ ROOM = 1.02
 
 
 def load_partitions(
-    manifest: StoreManifest, store: StorePath, corpora: Sequence[Corpus] = ()
+    manifest: StoreManifest, store: StorePath, corpus: Corpus | None = None
 ) -> tuple[Partition, ...]:
     """The partitions of a manifest with their units, as tasks read them.
 
-    Opens the corpora that are not in ``corpora``; opening a corpus without manifest hashes its files. Raises
-    ``InputError`` if a corpus has moved, and ``StoreError`` if its contents have changed.
+    Opens the corpus unless it is given; opening a corpus without manifest hashes its files. Raises ``InputError`` if it
+    has moved, and ``StoreError`` if its contents have changed.
     """
-    by = manifest.settings.get("partition_by")
-    opened = {corpus.location: corpus for corpus in corpora}
-    units = [_units_of(entry, opened.get(entry.path), by, store) for entry in manifest.corpora]
-    partitions = []
-    for index, described in enumerate(manifest.partitions):
-        entry, label, known = manifest.corpora[described.corpus], described.label, units[described.corpus]
-        keys = [(name, group, label) for name, group in described.units]
-        ids = entry.word_ids
-        columns = None if ids is None else ColumnMap(str(store), ids.name, ids.sha256, ids.n_words)
-        held = tuple(known[key] for key in keys if key in known)
-        partition = Partition(index, held, label, columns)
-        if len(held) < len(keys) or partition.content != described.content:
-            raise StoreError(
-                f"{entry.path} has other contents than the store was made of; put the corpus back or scan again"
-            )
-        partitions.append(partition)
-    return tuple(partitions)
-
-
-def _units_of(
-    entry: CorpusEntry, corpus: Corpus | None, partition_by: str | None, store: StorePath
-) -> dict[tuple[str, int, str | int | None], WorkUnit]:
-    """Units of the shards of a corpus that are in the store, by shard, row group and label."""
-    if corpus is None:
-        corpus = _reopened(entry.path, store)
-    present = set(entry.shards.values())
-    shards = tuple(shard for shard in corpus.shards if shard.sha256 in present)
-    units = list_units(replace(corpus, shards=shards))
-    if partition_by is not None:
-        units = tuple(part for unit in units for part in split_by_value(unit, partition_by).values())
-    return {
+    entry, by = manifest.corpus, manifest.scan_settings.partition_by
+    corpus = corpus or _reopened(entry.path, store)
+    units = list_units(corpus)
+    if by is not None:
+        units = tuple(part for unit in units for part in split_by_value(unit, by).values())
+    known = {
         (shard_name(unit, corpus.root), unit.row_group, None if unit.only is None else unit.only.value): unit
         for unit in units
     }
+    partitions = []
+    for index, described in enumerate(manifest.partitions):
+        keys = [(name, group, described.label) for name, group in described.units]
+        held = tuple(known[key] for key in keys if key in known)
+        partition = Partition(index, held, described.label)
+        if len(held) < len(keys) or partition.content != described.content:
+            raise StoreError(
+                f"{entry.path} has other contents than the store was made of; put the corpus back, or scan again with "
+                f"{option.follow(True)}"
+            )
+        partitions.append(partition)
+    return tuple(partitions)
 
 
 def _reopened(path: str, store: StorePath) -> Corpus:
@@ -255,19 +232,11 @@ def iter_shares(partition: Partition, n_words: int) -> Iterator[tuple[csr_array[
 
 
 def iter_counts(partition: Partition, n_words: int) -> Iterator[csr_array[Any]]:
-    """Yield the row groups of a partition as counts of the words of the store. Errors as in ``read_block``."""
-    columns, new_ids = partition.columns, None
-    if columns is not None:
-        expected = ArrayDigest(columns.sha256, (columns.n_words,), "int64")
-        new_ids = read_array(store_path(columns.path), columns.name, expected).astype(np.int32)
-    blocks = iter_blocks(partition.units, n_words if columns is None else columns.n_words)
+    """Yield the row groups of a partition as counts. Errors as in ``read_block``."""
+    blocks = iter_blocks(partition.units, n_words)
     while True:
         with span("read"):
             block = next(blocks, None)
         if block is None:
             return
-        if new_ids is not None:
-            # The indices may become unsorted within a row, which products allow.
-            parts = (block.data, new_ids[block.indices], block.indptr)
-            block = csr_array(parts, shape=(block.shape[0], n_words), copy=False)
         yield block

@@ -1,9 +1,8 @@
-"""The ``scan`` function: creates, finishes, repairs or changes a moments store."""
+"""The ``scan`` function: creates, finishes or repairs a moments store, or lets it follow its corpus."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -11,30 +10,35 @@ from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.config import ScanSettings, fields_given, settings_of, takes
-from streaming_jsmf.corpus import Corpus, open_corpus
-from streaming_jsmf.corpus.format import corpus_root
+from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.jobs.checkpoints import RECORDS
 from streaming_jsmf.jobs.events import Listener, silent
-from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.moments.changes import Changes, require_changeable, steps_begun
-from streaming_jsmf.moments.integrity import damage, is_cleared, remove_leftovers
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.moments.integrity import (
+    damage,
+    damage_of_record,
+    discard_damage,
+    is_cleared,
+    remove_leftovers,
+)
 from streaming_jsmf.moments.manifest import (
     KIND,
     StoreManifest,
+    following,
     new_manifest,
-    read_manifest,
     refuse_lost_root,
-    relocate,
     with_third_moment,
 )
 from streaming_jsmf.moments.memory import require_scan_memory
-from streaming_jsmf.moments.run import repair_words, run_stages, switch, write_empty_store
+from streaming_jsmf.moments.records import SUMS, WORDS
+from streaming_jsmf.moments.run import run_stages, write_empty_store, write_words
 from streaming_jsmf.moments.store import Moments, open_moments, read_store
 from streaming_jsmf.storage.arrays import read_attributes
 from streaming_jsmf.storage.kinds import MOMENTS, taken
 from streaming_jsmf.storage.lock import recover, sole_writer
-from streaming_jsmf.storage.paths import StorePath, join, node_exists, store_path
+from streaming_jsmf.storage.paths import StorePath, node_exists, store_path
 from streaming_jsmf.storage.replace import remove_store, store_written
 from streaming_jsmf.storage.results import Found, Wanted
 
@@ -49,145 +53,114 @@ def scan(
     execution: Execution | None = None,
     listener: Listener = silent,
     *,
-    changes: Changes | None = None,
+    follow: bool = False,
     overwrite: bool = False,
     **options: Any,
 ) -> Moments:
-    """Scan a corpus into the store ``moments``, or finish an interrupted scan or change. Both are paths or URLs.
+    """Scan a corpus into the store ``moments``, or finish an interrupted scan. Both are paths or URLs.
 
-    Makes one pass over the corpus, two or three with a sample, none if the store is complete. Without
-    ``changes`` everything committed is verified, and what is damaged is computed again. The same corpus and settings
-    give the same bits on every scheduler and number of workers. A store scanned for more topics than requested is used
-    as it is. With ``changes`` an existing store keeps its own settings, and ``corpus`` must be one of its corpora or
-    one to be removed. ``corpus`` may be an open corpus. The fields of ``ScanSettings`` and ``Execution`` are also
-    keyword arguments.
+    Makes one pass over the corpus, two or three with a sample, none if the store is complete. Everything committed is
+    verified, and what is damaged is computed again. The same corpus and settings give the same bits on every scheduler
+    and number of workers. A store scanned for more topics than requested is used as it is. The fields of
+    ``ScanSettings`` and ``Execution`` are also keyword arguments.
+
+    With ``follow`` an existing store is made to hold exactly the documents of its corpus, whose shards have changed:
+    the first pass reads new and changed partitions, the others all documents. Its settings are kept. The result has the
+    bits of a new scan of the same partitions. Without a store, ``follow`` changes nothing.
 
     With ``overwrite`` a store of another corpus or with other settings is removed and made again.
 
     Raises
     ------
     InputError
-        If a corpus has a bad record, the settings differ from those of an existing store, the memory budget is too
-        small, or another process is writing the store; see also ``change_corpora`` and ``merge_stores``. A new store
-        that contains only a bad corpus is removed.
+        If the corpus has a bad record, the settings or the corpus differ from those of an existing store, the memory
+        budget is too small, or another process is writing the store. A new store of a bad corpus is removed; one that
+        was to follow its corpus stays as it was.
     StoreError
         If a shard is damaged, or something in the store that cannot be computed again.
     """
     # Workers may run in other directories.
-    path, changes = store_path(moments, "a moments store").absolute(), changes or Changes()
-    if overwrite and changes.any:
-        raise InputError(
-            f"{option.overwrite} replaces a store, and {option.add}, {option.remove}, {option.merge} and "
-            f"{option.rebase} change it; give one of them"
-        )
+    path = store_path(moments, "a moments store").absolute()
     if not node_exists(path):
         recover(path)
     is_node = node_exists(path)
     if is_node and read_attributes(path).get("kind") != KIND:
         raise taken(path, MOMENTS)
     stored = read_store(path) if is_node else None
-    changes, settings = _wanted(stored, changes, settings, options)
+    if follow and stored is not None and settings is None:
+        settings = replace(stored.settings, **fields_given(ScanSettings, options))
+    settings = settings_of("settings", ScanSettings, settings, options)
     execution = settings_of("execution", Execution, execution, options)
-    if settings is not None and settings.third_moment:
-        changes = replace(changes, third_moment=changes.any)
-    steps = changes.steps(corpus_root(corpus))
-    begun = steps_begun(stored, list(steps), changes)
-    of_corpus = stored is None or not changes.any
-    if of_corpus:
-        assert settings is not None, "only a change keeps the settings of the store"
-        whole = open_corpus(corpus)
-        sources = whole.first_files
-        planned = _planned(whole, path, settings, stored, execution, overwrite)
-        if planned is None:
-            return open_moments(path)
-        start = planned
-    else:
-        assert stored is not None
-        if not begun:
-            settings = None if settings is None else _as_stored(stored, settings)
-            require_changeable(stored, corpus, settings, changes)
-        start = partial(_continued, path, begun, execution)
-        sources = () if begun else _sources(stored, changes)
+    whole = open_corpus(corpus)
+    planned = _planned(whole, settings, stored, follow)
+    found = _wanted_store(path, planned, follow, overwrite).find()
+    if found is Found.MADE:
+        _clear_leftovers(read_store(path))
+        return open_moments(path)
+    if found is Found.OTHER:
+        planned = new_manifest(whole, settings)
+    is_new = stored is None or found is Found.OTHER
+    require_scan_memory(planned, path, execution, whole, is_new=is_new)
     with sole_writer(path):
-        is_new = of_corpus and (overwrite or not node_exists(path / RECORDS / "range"))
-        bad_input = partial(_discard_unusable, path) if is_new else None
+        unusable = overwrite or not node_exists(path / RECORDS / SUMS)
+        bad_input = partial(_discard_unusable, path) if unusable else None
         # Connect to the scheduler first: if it does not respond, no store is created or changed.
-        with execution.executor(listener, target=path, sources=sources, on_bad_input=bad_input) as executor:
-            store = start(executor)
-            for mark, apply in list(steps.items())[begun:]:
-                store = apply(store, execution, executor, mark=mark)
+        with execution.executor(
+            listener, target=path, sources=whole.first_files, on_bad_input=bad_input
+        ) as executor:
+            if found is Found.OTHER:
+                remove_store(path)
+            # Compare again: another process may have changed the store before the lock was taken.
+            if _wanted_store(path, planned, follow).find() is Found.NOTHING:
+                with store_written(path) as beside:
+                    write_empty_store(beside, planned, whole.vocabulary().words)
+            else:
+                stored = read_store(path)
+                planned = _planned(whole, settings, stored, follow)
+                discard_damage(replace(stored, manifest=planned))
+                for _ in damage_of_record(stored, WORDS):
+                    write_words(stored, whole.vocabulary().words)
+            run_stages(Moments(path, planned), executor, whole)
     return open_moments(path)
 
 
-def _sources(store: Moments, changes: Changes) -> tuple[str, ...]:
-    """The first file of each corpus that a change reads and that may be new to the workers."""
-    files = [file for path in changes.add for file in open_corpus(path).first_files]
-    for other in changes.merge if store.reads_twice else ():
-        entries = read_manifest(store_path(other, "a moments store")).corpora
-        files += [join(entry.path, name) for entry in entries for name in sorted(entry.shards)[:1]]
-    return tuple(files)
-
-
-def _planned(
-    corpus: Corpus,
-    path: StorePath,
-    settings: ScanSettings,
-    stored: Moments | None,
-    execution: Execution,
-    overwrite: bool,
-) -> Callable[[Executor], Moments] | None:
-    """The scan of a corpus into a new store or one that contains it; None if the store is complete and intact."""
-    # Another store is replaced with ``overwrite``.
-    asked = new_manifest(corpus, settings if stored is None else _as_stored(stored, settings))
-    found = _wanted_store(corpus, path, asked, overwrite).find()
-    if found is Found.MADE:
-        _clear_leftovers(read_store(path))
-        return None
-    if found is Found.OTHER:
-        asked = new_manifest(corpus, settings)
-    is_new = stored is None or found is Found.OTHER
-    after = asked if stored is None or is_new else _completed(stored, corpus, asked)
-    require_scan_memory(after, path, execution, [corpus], is_new=is_new)
-    return partial(_scanned, corpus, path, asked, found is Found.OTHER)
-
-
-def _scanned(
-    corpus: Corpus, path: StorePath, asked: StoreManifest, replaces: bool, executor: Executor
-) -> Moments:
-    """Create, complete or repair the store."""
-    if replaces:
-        remove_store(path)
-    # Compare again: another process may have changed the store before the lock was taken.
-    if _wanted_store(corpus, path, asked).find() is Found.NOTHING:
-        with store_written(path) as beside:
-            write_empty_store(beside, asked, corpus.vocabulary().words)
-        store = Moments(path, asked)
+def _planned(corpus: Corpus, settings: ScanSettings, stored: Moments | None, follow: bool) -> StoreManifest:
+    """The manifest that the store is to have, that of a new store if its corpus or settings are others."""
+    if stored is None:
+        return new_manifest(corpus, settings)
+    wanted, before = _as_stored(stored, settings), stored.manifest
+    if replace(wanted, third_moment=False) != replace(stored.settings, third_moment=False):
+        return new_manifest(corpus, wanted)
+    fresh = new_manifest(corpus, wanted)
+    if before.algorithm != fresh.algorithm:
+        return fresh
+    if before.corpus.fingerprint == corpus.fingerprint:
+        planned = before.changed(corpus=fresh.corpus)
+    elif follow and _is_related(before, fresh):
+        planned = following(before, corpus, fresh)
     else:
-        store = read_store(path)
-        store = switch(store, _completed(store, corpus, asked), [corpus])
-        repair_words(store)
-    run_stages(store, executor, [corpus])
-    return store
+        return fresh
+    return with_third_moment(planned) if wanted.third_moment or stored.settings.third_moment else planned
 
 
-def _completed(store: Moments, corpus: Corpus, asked: StoreManifest) -> StoreManifest:
-    """The manifest of a store with the current location of a corpus, and with the third moment if requested."""
-    manifest = relocate(store.manifest, corpus)
-    return with_third_moment(manifest) if asked.scan_settings.third_moment else manifest
+def _is_related(before: StoreManifest, now: StoreManifest) -> bool:
+    """Whether a corpus is the one of a store in another state: it has the same words, and the same place or a shard."""
+    same = before.corpus.path == now.corpus.path
+    shared = set(before.corpus.shards.values()) & set(now.corpus.shards.values())
+    return before.vocabulary == now.vocabulary and (same or bool(shared))
 
 
-def _wanted_store(corpus: Corpus, path: StorePath, asked: StoreManifest, overwrite: bool = False) -> Wanted:
-    """The store that is asked for: one that contains the corpus and has the settings, and possibly more."""
+def _wanted_store(path: StorePath, asked: StoreManifest, follow: bool, overwrite: bool = False) -> Wanted:
+    """The store that is asked for: one of the corpus with the settings, and possibly the third moment."""
 
     def identity(manifest: StoreManifest) -> dict[str, Any]:
         # Stores of the same request may differ in the third moment, which can be added later.
-        fingerprint = asked.corpora[0].fingerprint
-        entry = next((e for e in manifest.corpora if e.fingerprint == fingerprint), manifest.corpora[0])
         settings, wanted = ({**m.settings, "third_moment": None} for m in (manifest, asked))
+        of = asked.corpus if follow and _is_related(manifest, asked) else manifest.corpus
         return {
             **settings,
             "algorithm version": (manifest if settings == wanted else asked).range_key,
-            "corpus": entry.fingerprint[:12],
+            "corpus": of.fingerprint[:12],
         }
 
     def stored() -> dict[str, Any]:
@@ -198,45 +171,17 @@ def _wanted_store(corpus: Corpus, path: StorePath, asked: StoreManifest, overwri
 
     def is_intact() -> bool:
         store = read_store(path)
-        _warn_of_other_contents(store, corpus)
-        complete = _completed(store, corpus, asked) == store.manifest and store.is_complete()
-        return complete and next(damage(store), None) is None
+        return store.manifest == asked and not store.missing_stages and next(damage(store), None) is None
 
-    advice = f"give another path, {option.overwrite(True)} to replace the store, or {option.add} to extend it"
+    kept = f"{option.follow(True)} if its corpus has changed, or " if not follow else ""
+    advice = f"give another path, {kept}{option.overwrite(True)} to replace the store"
     return Wanted(path, identity(asked), stored, is_intact, overwrite, advice)
 
 
-def _continued(path: StorePath, begun: int, execution: Execution, executor: Executor) -> Moments:
-    """A store to be changed; steps of the change that were begun are finished."""
-    store = read_store(path)
-    repair_words(store)
-    if begun:
-        if not store.is_complete():
-            require_scan_memory(store.manifest, path, execution)
-        run_stages(store, executor)
-    return store
-
-
 def _discard_unusable(path: StorePath) -> None:
-    """Remove a store of a single bad corpus, which can never be completed: corrected, it has another fingerprint."""
-    if node_exists(path):
-        store = read_store(path)
-        if len(store.manifest.whole_corpora) == 1 and store.outcome("range") is None:
-            remove_store(path)
-
-
-def _wanted(
-    stored: Moments | None, changes: Changes, settings: ScanSettings | None, options: dict[str, Any]
-) -> tuple[Changes, ScanSettings | None]:
-    """The requested changes and settings; settings are None for an existing store that keeps its own."""
-    if changes.any and settings is None and {*fields_given(ScanSettings, options)} == {"third_moment"}:
-        # Treat the option as a change, not as a setting that must equal the store's.
-        changes = replace(changes, third_moment=bool(options.pop("third_moment")))
-    if settings is not None or fields_given(ScanSettings, options):
-        return changes, settings_of("settings", ScanSettings, settings, options)
-    if changes.any and stored is not None:
-        return changes, None
-    return changes, ScanSettings(third_moment=changes.third_moment)
+    """Remove a store of a bad corpus, which can never be completed: corrected, it has another fingerprint."""
+    if node_exists(path) and read_store(path).outcome(SUMS) is None:
+        remove_store(path)
 
 
 def _as_stored(store: Moments, wanted: ScanSettings) -> ScanSettings:
@@ -254,18 +199,5 @@ def _clear_leftovers(store: Moments) -> None:
         # Clearing is optional: leftovers stay on a read-only medium.
         with suppress(InputError, OSError), sole_writer(store.path):
             found = read_store(store.path)
-            if found.is_complete():
+            if not found.missing_stages:
                 remove_leftovers(found)
-
-
-def _warn_of_other_contents(store: Moments, corpus: Corpus) -> None:
-    """Warn if the store contains more or less than the corpus."""
-    others = [e.path for e in store.manifest.whole_corpora if e.fingerprint != corpus.fingerprint]
-    if others:
-        logger.warning("%s holds more than %s: %s", store.path, corpus.location, ", ".join(others))
-    held = {digest for entry in store.manifest.corpora for digest in entry.shards.values()}
-    gone = [shard.name for shard in corpus.shards if shard.rows and shard.sha256 not in held]
-    if gone:
-        logger.warning(
-            "%s holds %s without what was removed: %s", store.path, corpus.location, ", ".join(gone)
-        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,14 +20,8 @@ from streaming_jsmf.linalg.probes import keyed_generator
 from streaming_jsmf.linalg.sampled import apply_sample, corrected_eigenpairs, sample_eigenpairs
 from streaming_jsmf.linalg.tensor import BasisMoments
 from streaming_jsmf.linalg.typing import Floats, Integers
-from streaming_jsmf.moments.stages.range import (
-    RangeReduction,
-    joined,
-    normalized,
-    repeated,
-    sample_probes,
-    scaled,
-)
+from streaming_jsmf.moments.records import DOCUMENTS, SUMS, in_order, scaled
+from streaming_jsmf.moments.stages.sums import SumsReduction, normalized, repeated, sample_probes
 from streaming_jsmf.moments.store import Moments
 
 Label = str | int | None
@@ -91,14 +85,15 @@ class SelectedMoments(Moments):
 
     @cached_property
     def _sample(self) -> csr_array[Any]:
-        return scaled(self, self.documents)
+        return scaled(self.documents, self.n_words, self.sample_share, self.folded.scalars)
 
-    def sample(self) -> csr_array[Any]:
+    def sample(self, scalars: Mapping[str, float] | None = None) -> csr_array[Any]:
         """H_s of the selection."""
+        del scalars
         return self._sample
 
     def scalars(self, stage: str) -> Mapping[str, float]:
-        return self.folded.scalars if stage == "range" else super().scalars(stage)
+        return self.folded.scalars if stage == SUMS else super().scalars(stage)
 
     @cached_property
     def _sums(self) -> dict[str, NDArray[Any]]:
@@ -176,7 +171,7 @@ def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
         raise InputError(
             f"{moments.path}: no partition has {column} {expression}; there are {_listed(known)}"
         )
-    checkpoints = moments.checkpoints("range")
+    checkpoints = moments.checkpoints(SUMS)
     selected = _folded(moments, expression, (checkpoints.read_part(key) for key in chosen))
     if not selected.folded.scalars["total_weight"] > 0:
         raise StoreError(
@@ -186,18 +181,14 @@ def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
 
 
 def _folded(moments: Moments, selection: str, parts: Iterable[PartialResult]) -> SelectedMoments:
-    """Fold one or more parts of scan 1 in order; of each part only the documents stay in memory."""
-    fold, folded = RangeReduction(moments.n_words, moments.settings).fold, None
-
-    def folding() -> Iterator[PartialResult]:
-        nonlocal folded
-        for part in parts:
-            folded = fold(folded, part)
-            yield part
-
-    documents = joined(folding())
+    """Fold one or more parts of pass 1 in order; of each part only the documents stay in memory."""
+    fold, folded = SumsReduction(moments.n_words, moments.settings).fold, None
+    documents = []
+    for part in parts:
+        folded = fold(folded, part)
+        documents.append(PartialResult({name: part.arrays[name] for name in DOCUMENTS}))
     assert folded is not None, "there are parts"
-    return SelectedMoments(moments.path, moments.manifest, selection, folded, documents)
+    return SelectedMoments(moments.path, moments.manifest, selection, folded, in_order(documents))
 
 
 def _listed(labels: Sequence[Label]) -> str:
@@ -235,6 +226,6 @@ def resampled(moments: Moments, seed: int, replica: int) -> SelectedMoments:
     """
     require_parts(moments)
     times = drawn_parts(len(moments.manifest.part_keys), seed, replica)
-    checkpoints, keys = moments.checkpoints("range"), moments.manifest.part_keys
+    checkpoints, keys = moments.checkpoints(SUMS), moments.manifest.part_keys
     drawn = (repeated(checkpoints.read_part(key), int(n)) for key, n in zip(keys, times, strict=True) if n)
     return _folded(moments, f"bootstrap {seed} {replica}", drawn)

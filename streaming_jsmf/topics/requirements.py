@@ -16,7 +16,7 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError, TooFewFactorsError, option
 from streaming_jsmf.inference.anchors import RejectedAnchorError, too_little_mass
 from streaming_jsmf.linalg.typing import Integers
-from streaming_jsmf.moments.stages.cooccurrence import matrix_bytes
+from streaming_jsmf.moments.memory import matrix_bytes
 from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.process_limits import machine_memory, shortage
 from streaming_jsmf.rectification.enn import papers_rows

@@ -1,11 +1,11 @@
-"""What a stage of a scan provides, and what stages share: sums over the partitions, and reductions with a basis."""
+"""What a stage of a scan provides, and what stages share: reductions with a basis."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
@@ -14,89 +14,44 @@ from streaming_jsmf.jobs.checkpoints import Held, PartialResult, SumReduction
 from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.jobs.run import Reduction
 from streaming_jsmf.linalg.typing import Single
+from streaming_jsmf.moments.records import Records
 from streaming_jsmf.storage.arrays import ArrayDigest, Variable, read_panels
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.timing import span
-
-if TYPE_CHECKING:
-    from streaming_jsmf.moments.store import Moments
 
 #: One scan over the partitions: what it computes, and the keys of its parts and folds.
 Scan: TypeAlias = tuple[Reduction, FoldOrder]
 
 
 class Stage(ABC):
-    """A stage from its scans to its final arrays, including its repair. Stateless; listed in ``stages.STAGES``.
+    """A pass over the documents, from its scans to its final arrays. Stateless; listed in ``stages.STAGES``.
 
+    name : One of ``records.STAGES``.
     variables : Its final arrays.
     inputs : Final arrays of earlier stages that its own depend on; if they change, its results are stale.
-    reads : Further arrays that it reads and that are worth keeping in memory during a scan.
-    unfolded : Arrays of its parts that are not folded; its parts are kept if the store holds documents.
-    of_base : Whether it depends only on the fold that determines the basis, so that it stays valid when documents are
-        added.
-    needs : The setting without which a store lacks the stage; empty for a stage of every store.
+    reads : What else it reads and is worth keeping in memory during its scan.
     """
 
     name: ClassVar[str]
     variables: ClassVar[Mapping[str, Variable]]
     inputs: ClassVar[tuple[str, ...]] = ()
     reads: ClassVar[tuple[str, ...]] = ()
-    unfolded: ClassVar[frozenset[str]] = frozenset()
-    of_base: ClassVar[bool] = False
-    needs: ClassVar[str] = ""
 
-    def wanted(self, settings: ScanSettings) -> bool:
-        """Whether a store with these settings has the stage."""
-        return not self.needs or bool(getattr(settings, self.needs))
+    @abstractmethod
+    def scans(self, store: Records) -> Sequence[Scan]:
+        """Its scans over the partitions, in order."""
 
-    def keeps_fold(self, settings: ScanSettings) -> bool:
-        """Whether the last fold is kept, so that changes and repairs can start from it; by default beside the parts."""
-        del settings
-        return bool(self.unfolded)
-
-    def scans(self, store: Moments) -> Sequence[Scan]:
-        """Its scans over the partitions, in order; none by default, for a stage of earlier results only."""
-        del store
-        return ()
-
-    def sources(self, store: Moments, load: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+    def sources(self, store: Records, load: Callable[[], Sequence[Any]]) -> Sequence[Any]:
         """What its tasks read of each partition: by default the partitions, which ``load`` locates."""
         del store
         return load()
 
     @abstractmethod
-    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
+    def final(self, store: Records, folded: Iterator[PartialResult]) -> PartialResult:
         """The final arrays by name, and scalars for the record, from the last fold of each scan.
 
         The folds are read lazily. Runs with one BLAS thread.
         """
-
-    def task_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """Peak bytes of a task besides its partition."""
-        del n_words, settings
-        return 0
-
-    def final_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """Peak bytes of ``final``, if they can exceed those of the tasks."""
-        del n_words, settings
-        return 0
-
-
-class SumStage(Stage):
-    """A stage of one scan with one part per partition, whose results are additive for a given basis."""
-
-    def keeps_fold(self, settings: ScanSettings) -> bool:
-        """True if the basis is kept when documents are added."""
-        return settings.has_projection
-
-    @abstractmethod
-    def reduction(self, store: Moments) -> Reduction:
-        """The reduction of the scan."""
-
-    def scans(self, store: Moments) -> Sequence[Scan]:
-        """One scan; the keys of its parts include the digests of ``inputs``."""
-        salts = (store.array_digest(name).sha256 for name in self.inputs)
-        return ((self.reduction(store), store.order_with(*salts)),)
 
 
 @dataclass(frozen=True)
@@ -117,7 +72,7 @@ class BasisReduction(SumReduction):
     held: Held = field(default_factory=Held, compare=False, repr=False)
 
     @classmethod
-    def of(cls, store: Moments, basis: str = "basis", columns: slice | None = None) -> Self:
+    def of(cls, store: Records, basis: str = "basis", columns: slice | None = None) -> Self:
         """The reduction for a store and one of its bases, or some columns of it."""
         recent = store.recent or Held()
         held = Held({name: recent[name] for name in recent.keys() & {basis}})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import Option
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.tensor import (
-    DOCUMENT_BLOCK,
     FEWEST_TOKENS,
     BasisMoments,
     TensorSums,
@@ -24,12 +23,10 @@ from streaming_jsmf.linalg.tensor import (
     tensor_sums,
 )
 from streaming_jsmf.moments.partition import iter_shares
-from streaming_jsmf.moments.stages.base import BasisReduction, SumStage
+from streaming_jsmf.moments.records import Records
+from streaming_jsmf.moments.stages.base import BasisReduction, Scan, Stage
 from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
-
-if TYPE_CHECKING:
-    from streaming_jsmf.moments.store import Moments
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +50,7 @@ class ThirdMomentReduction(BasisReduction):
         return PartialResult(arrays, {name: getattr(sums, name) for name in SCALARS})
 
 
-class ThirdMomentStage(SumStage):
+class ThirdMomentStage(Stage):
     """One scan for a given basis. It can be added to a complete store without changing other results."""
 
     name = "third_moment"
@@ -67,12 +64,13 @@ class ThirdMomentStage(SumStage):
         ),
     }
     inputs = ("basis",)
-    needs = "third_moment"
 
-    def reduction(self, store: Moments) -> ThirdMomentReduction:
-        return ThirdMomentReduction.of(store)
+    def scans(self, store: Records) -> Sequence[Scan]:
+        """One scan; the keys of its parts include the digest of the basis."""
+        digest = store.array_digest("basis").sha256
+        return ((ThirdMomentReduction.of(store), store.order_with(digest)),)
 
-    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
+    def final(self, store: Records, folded: Iterator[PartialResult]) -> PartialResult:
         """The moments in the basis, from the sums over all partitions.
 
         All zero, with a warning, if no document is long enough; LR-JSMF does not need them.
@@ -95,22 +93,10 @@ class ThirdMomentStage(SumStage):
         arrays = dict(zip(names, (found.word_mean, found.pair_projection, found.third), strict=True))
         return PartialResult(arrays, total.scalars)
 
-    def task_memory(self, n_words: int, settings: ScanSettings) -> int:
-        return tensor_memory(n_words, min(settings.basis_width, n_words))
 
-
-def tensor_memory(n_words: int, width: int) -> int:
-    """Peak bytes of the stage besides a row group: its sums, the basis, and the products of a block of documents.
-
-    Excludes nonzeros sorted by word: 8 bytes for each of ``linalg.tensor.NONZERO_BLOCK``.
-    """
-    # Folding groups holds two float64 copies of both wide sums; the tensor is held in slabs and packed.
-    return 32 * n_words * width + 4 * width**3 + 16 * DOCUMENT_BLOCK * width
-
-
-def adding_command(store: Moments) -> str:
+def adding_command(store: Records) -> str:
     """The command that adds the third moment to a store with its settings."""
     usual, settings = ScanSettings().fields(), {**store.settings.fields(), "third_moment": True}
     given = [Option(name)(value) for name, value in settings.items() if value != usual[name]]
-    paths = map(shlex.quote, (store.manifest.paths[0], str(store.path)))
+    paths = map(shlex.quote, (store.manifest.corpus.path, str(store.path)))
     return " ".join(["streaming-jsmf scan", *paths, *(one.on_command_line for one in given)])
