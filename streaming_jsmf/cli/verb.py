@@ -12,6 +12,7 @@ import click
 
 from streaming_jsmf.config import ExecutionOptions, readers_with
 from streaming_jsmf.config.fields import BASIC, Field, declared_in
+from streaming_jsmf.config.keywords import GROWTH, in_place_of_growth
 from streaming_jsmf.config.readers import in_place_of_read
 from streaming_jsmf.config.requests import EXECUTION
 from streaming_jsmf.display import location
@@ -84,6 +85,11 @@ class Verb(click.Command):
         except click.NoSuchOption as error:
             if error.option_name == "--read" and any(option.name == "reader" for option in self.params):
                 raise click.UsageError(_in_place_of(given), ctx) from error
+            if error.option_name.strip("-") in GROWTH and any(
+                option.name == "follow" for option in self.params
+            ):
+                message = f"{error.option_name} was removed; {in_place_of_growth()}"
+                raise click.UsageError(message, ctx) from error
             ours = SYNONYMS.get(error.option_name.lstrip("-").replace("_", "-"), ())
             found = [name for name in ours if any(name in option.opts for option in self.params)]
             if not found:

@@ -33,6 +33,18 @@ def require_kind(name: str, value: object, *kinds: type, advice: str = "") -> No
         raise InputError(f"{name} is {str(value)[:LONGEST_VALUE]!r} ({type(value).__name__}); give {wanted}")
 
 
+#: Options of ``scan`` that earlier versions changed a store with.
+GROWTH = ("add", "changes", "merge", "rebase", "remove")
+
+
+def in_place_of_growth() -> str:
+    """What to do instead of the options of ``GROWTH``."""
+    return (
+        "a moments store belongs to one corpus: add or remove shards of the corpus, or ingest all documents into one, "
+        f"then scan it with {option.follow(True)}"
+    )
+
+
 def takes(*kinds: type[Settings], without: Collection[str] = ()) -> Callable[[Function], Function]:
     """A decorator: a function with ``**options`` takes the fields of these settings as keyword arguments.
 
@@ -59,6 +71,8 @@ def takes(*kinds: type[Settings], without: Collection[str] = ()) -> Callable[[Fu
             for name in options.keys() - names.keys():
                 from difflib import get_close_matches
 
+                if name in GROWTH and "follow" in names:
+                    raise TypeError(f"{name}= was removed; {in_place_of_growth()}")
                 if name == "read" and "reader" in names:
                     now = ", ".join(each.alone for each in in_place_of_read(options[name]))
                     raise TypeError(f"read={{...}} was removed; use {now or 'keyword arguments'}")

@@ -157,14 +157,12 @@ def _sample_of(store: Moments) -> dict[str, Any]:
 
     if store.missing_stages or not store.settings.has_projection:
         return {}
-    # The eigenpairs are those of the last pass that computed any.
-    stage = next(name for name in ("refinement", "projection") if "outside_basis" in store.scalars(name))
     words, few = store.read("word"), hardly_seen(store)
     return {
         "sample": {
             "share_of_documents": store.manifest.sample_share,
             "documents": int(store.scalars(SUMS)["n_held"]),
-            **store.scalars(stage),
+            **store.scalars_of("eigenvectors"),
             "words": [str(word) for word in words[few[:SHOWN_WORDS]]],
         }
     }

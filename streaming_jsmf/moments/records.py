@@ -166,6 +166,10 @@ class Records:
         scalars: Mapping[str, float] = record["scalars"]
         return scalars
 
+    def scalars_of(self, array: str) -> Mapping[str, float]:
+        """Scalars of the stage that an array was committed by, such as the error of ``eigenvectors``."""
+        return next((each["scalars"] for each in self.outcomes.values() if array in each["arrays"]), {})
+
     def read(self, name: str) -> NDArray[Any]:
         """Read a final array and verify its digest. Raises ``StoreError`` if it is damaged."""
         return self.once(name, lambda: read_array(self.path, name, self.array_digest(name), hint=self.hint))
