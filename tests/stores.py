@@ -1,4 +1,4 @@
-"""Moments stores that grow and shrink, of two small corpora scanned in one thread; and topic shares of tables."""
+"""Moments stores of small corpora scanned in one thread, which follow them; and topic shares of tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streaming_jsmf.documents.share_files import open_shares, write_parquet
 from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.inference.stod import unpacked
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.changes import Changes
+from streaming_jsmf.moments.run import write_empty_store
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.store import Moments, read_store
 from tests import reference, reference_stod
@@ -35,16 +35,17 @@ def scanned(
     return scan(corpus, store, settings, execution)
 
 
-def changed(
-    corpus: Path,
-    store: Path,
-    *,
-    execution: Execution = SYNCHRONOUS,
-    rebase: bool = False,
-    **changes: Sequence[Any],
-) -> Moments:
-    wanted = {name: [str(value) for value in values] for name, values in changes.items()}
-    return scan(corpus, store, None, execution, changes=Changes(**wanted, rebase=rebase))
+def followed(corpus: Path, store: Path, *, execution: Execution = SYNCHRONOUS, **options: Any) -> Moments:
+    """Let a store follow its corpus, with its own settings but for these ``options``."""
+    return scan(corpus, store, None, execution, follow=True, **options)
+
+
+def made_anew(corpus: Path, store: Path, path: Path) -> Moments:
+    """A new store at ``path`` with the partitions of ``store``, which nothing else is taken from."""
+    moments = read_store(store)
+    path.mkdir()
+    write_empty_store(path, moments.manifest, moments.words)
+    return scanned(corpus, path, moments.settings)
 
 
 def digests(store: Path) -> dict[str, str]:
@@ -74,7 +75,7 @@ def half(moments: Moments, k: int) -> NDArray[np.float64]:
     return pairs.vectors * np.sqrt(np.maximum(pairs.values, 0))
 
 
-def partial_names(store: Path, kind: str = "range-") -> list[str]:
+def partial_names(store: Path, kind: str = "sums-") -> list[str]:
     return sorted(p.name for p in (store / "partials").iterdir() if p.is_dir() and p.name.startswith(kind))
 
 

@@ -1,13 +1,13 @@
 """The contract of all stages, and of one that the package does not have, in every kind of store.
 
-The results are those of the documents, whatever was added, removed, interrupted or damaged before.
+The results are those of the documents, whatever the corpus was before, and whatever was interrupted or damaged.
 """
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,25 +23,28 @@ from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.checkpoints import PACKED, PartialResult
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments import stages
+from streaming_jsmf.moments import memory, records
 from streaming_jsmf.moments.integrity import require_intact
-from streaming_jsmf.moments.memory import scan_memory
+from streaming_jsmf.moments.memory import Pass, scan_memory
 from streaming_jsmf.moments.partition import iter_counts
-from streaming_jsmf.moments.stages.base import SumStage
-from streaming_jsmf.moments.stages.range import HeldPart
+from streaming_jsmf.moments.records import Records
+from streaming_jsmf.moments.stages import STAGES
+from streaming_jsmf.moments.stages.base import Scan, Stage
+from streaming_jsmf.moments.stages.eigenpairs import HeldPart
 from streaming_jsmf.moments.store import Moments, read_store
 from streaming_jsmf.storage.arrays import Variable
 from tests import reference
 from tests.cases import each_once
-from tests.corpora import as_lists, planted, words, write_corpus, write_lists
+from tests.corpora import as_lists, planted, write_corpus, write_lists
 from tests.damage import SOME, Damage
 from tests.stores import (
     SMALL,
     SYNCHRONOUS,
-    changed,
     dense,
     digests,
+    followed,
     half,
+    made_anew,
     partial_names,
     require_moments,
     scanned,
@@ -69,27 +72,19 @@ class LengthReduction:
         return PartialResult({"length_count": before + partial.arrays["length_count"]})
 
 
-class LengthStage(SumStage):
-    """How often each word occurs in short and in long documents."""
+class LengthStage(Stage):
+    """How often each word occurs in short and in long documents; in the stores of its kind."""
 
     name = "length"
     variables: ClassVar = {"length_count": Variable(("word", "length"), "tokens by length of the document")}
 
-    def wanted(self, settings: ScanSettings) -> bool:
-        """True in the stores of its kind."""
-        return settings.seed == SEED
+    def scans(self, store: Records) -> Sequence[Scan]:
+        return ((LengthReduction(store.n_words), store.order_with(self.name)),)
 
-    def reduction(self, store: Moments) -> LengthReduction:
-        return LengthReduction(store.n_words)
-
-    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
+    def final(self, store: Records, folded: Iterator[PartialResult]) -> PartialResult:
         del store
         (total,) = folded
         return PartialResult(total.arrays)
-
-    def task_memory(self, n_words: int, settings: ScanSettings) -> int:
-        del settings
-        return 3 * 8 * n_words * CLASSES
 
 
 def length_class(lengths: NDArray[Any]) -> NDArray[np.int64]:
@@ -117,16 +112,19 @@ COUNTS = planted(500, 60, 5, length=30, seed=8).counts
 @pytest.fixture(scope="module", autouse=True)
 def another_stage() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stages, "STAGES", (*stages.STAGES, LengthStage()))
+        patch.setattr(ScanSettings, "has_lengths", property(lambda self: self.seed == SEED), raising=False)
+        patch.setitem(records.STAGES, "length", "has_lengths")
+        patch.setitem(STAGES, "length", LengthStage())
         yield
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Corpora a and b; the stores of a are made when they are asked for (``made``)."""
+    """Corpora a, and b with two more shards; the stores of a are made when they are asked for (``made``)."""
     root = tmp_path_factory.mktemp("stages")
-    write_corpus(root / "a", COUNTS[:300], row_group_rows=40)
-    write_corpus(root / "b", COUNTS[300:], shards=2, row_group_rows=40)
+    shutil.copytree(write_corpus(root / "a", COUNTS[:300], row_group_rows=40), root / "b")
+    for number, rows in enumerate(np.array_split(COUNTS[300:], 2)):
+        write_lists(root / "b" / f"part-more-{number}.parquet", *as_lists(rows), row_group_rows=40)
     return root
 
 
@@ -153,7 +151,7 @@ def require_oracle(moments: Moments, counts: NDArray[np.int64], bound: float) ->
     np.testing.assert_array_equal(moments.document_frequency, (counts > 0).sum(axis=0))
     expected = reference.truncated_eig(c, 5)
     assert yy_error(half(moments, 5), expected.vectors * np.sqrt(expected.values)) < bound
-    names = {stage.name for stage in moments.stages}
+    names = moments.stage_names
     if "cooccurrence" in names:
         np.testing.assert_allclose(moments.cooccurrence(), c, atol=2e-7 * c.max())
     if "projection" in names:
@@ -171,20 +169,26 @@ def require_oracle(moments: Moments, counts: NDArray[np.int64], bound: float) ->
 
 
 def test_every_stage_has_a_kind_of_store(folder: Path) -> None:
-    found = {stage.name for kind in KINDS for stage in read_store(made(kind, folder)).stages}
-    assert found == {stage.name for stage in stages.STAGES}
+    found = {stage for kind in KINDS for stage in read_store(made(kind, folder)).stage_names}
+    assert found == STAGES.keys() == records.STAGES.keys()
 
 
-def test_what_a_store_holds_and_what_is_added_and_removed(kind: str, store: Path, folder: Path) -> None:
-    before, bound = digests(store), KINDS[kind][1]
+def test_what_a_store_holds_while_it_follows_its_corpus(
+    kind: str, store: Path, folder: Path, tmp_path: Path
+) -> None:
+    bound = KINDS[kind][1]
     require_oracle(read_store(store), COUNTS[:300], bound)
-    require_oracle(changed(folder / "a", store, add=[folder / "b"]), COUNTS, bound)
-    require_intact(read_store(store))
-    if kind == "halko":
-        return
-    changed(folder / "a", store, remove=[folder / "b"])
-    assert digests(store) == before
-    require_intact(read_store(store))
+    for number, (corpus, counts) in enumerate((("b", COUNTS), ("a", COUNTS[:300]))):
+        require_oracle(followed(folder / corpus, store), counts, bound)
+        require_intact(read_store(store))
+        made_anew(folder / corpus, store, tmp_path / f"{number}")
+        assert digests(store) == digests(tmp_path / f"{number}")
+        # The last part of a name is random.
+        left, anew = (
+            {name.rsplit("-", 1)[0] for name in partial_names(path, "")}
+            for path in (store, tmp_path / f"{number}")
+        )
+        assert left == anew
 
 
 @pytest.mark.parametrize(
@@ -208,7 +212,7 @@ def scans(kind: str) -> list[str]:
         "sample": ["projection", "refinement"],
         "another stage": ["projection", "length"],
     }
-    return ["range", *second.get(kind, ["projection"]), *third]
+    return ["sums", *second.get(kind, ["projection"]), *third]
 
 
 INTERRUPTED = [
@@ -216,35 +220,33 @@ INTERRUPTED = [
     pytest.param(
         kind,
         stage,
-        add,
-        marks=pytest.mark.slow if kind != "sample" and (add or stage != scans(kind)[-1]) else (),
+        follow,
+        marks=pytest.mark.slow if kind != "sample" and (follow or stage != scans(kind)[-1]) else (),
     )
     for kind in KINDS
     for stage in scans(kind)
-    for add in (False, True)
+    for follow in (False, True)
 ]
 
 
-@pytest.mark.parametrize(("kind", "stage", "add"), INTERRUPTED)
+@pytest.mark.parametrize(("kind", "stage", "follow"), INTERRUPTED)
 def test_an_interrupted_stage_resumes(
-    kind: str, stage: str, add: bool, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, stage: str, follow: bool, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, whole, settings = tmp_path / "m", made(kind, folder), KINDS[kind][0]
 
     def command(path: Path, execution: Execution = SYNCHRONOUS) -> None:
-        if add:
-            changed(folder / "a", path, add=[folder / "b"], execution=execution)
+        if follow:
+            followed(folder / "b", path, execution=execution)
         else:
             scanned(folder / "a", path, settings, execution=execution)
 
-    if add:
+    if follow:
         shutil.copytree(whole, store)
         whole = Path(shutil.copytree(whole, tmp_path / "whole"))
         command(whole)
-    [(first, _), *_] = next(each for each in read_store(whole).stages if each.name == stage).scans(
-        read_store(whole)
-    )
-    reduction, done, limit = type(first), list[str](), [1 if add else 2]
+    [(first, _), *_] = STAGES[stage].scans(read_store(whole))
+    reduction, done, limit = type(first), list[str](), [1 if follow else 2]
     compute, by = reduction.compute, getattr(first, "basis_name", "")
 
     def failing(self: Any, partition: Partition | HeldPart) -> PartialResult:
@@ -260,9 +262,14 @@ def test_an_interrupted_stage_resumes(
     with pytest.raises(OSError, match="no space left"):
         command(store)
     missing = read_store(store).missing_stages
+    if follow and stage == "sums":
+        # It is still the store of before.
+        assert (missing, digests(store)) == ((), digests(made(kind, folder)))
+        missing = read_store(store).stage_names
     assert stage in missing
-    records = {each.name: store / "records" / each.name / "zarr.json" for each in read_store(store).stages}
-    finished = {path: path.read_bytes() for name, path in records.items() if name not in missing}
+    made_before = [name for name in read_store(store).stage_names if name not in missing]
+    paths = [store / "records" / name / "zarr.json" for name in made_before]
+    finished = {path: path.read_bytes() for path in paths}
     limit[0] = -1
     with pytest.raises(InputError, match="memory"):
         command(store, Execution("synchronous", memory=10**6))
@@ -294,13 +301,13 @@ def test_a_bad_corpus_leaves_the_store_as_it_was(bad: str, kind: str, folder: Pa
     with pytest.raises(
         (InputError, StoreError), match=f"{last.name}.*{'-3' if bad == 'record' else ''}"
     ) as error:
-        changed(folder / "a", store, add=[last.parent])
+        followed(last.parent, store)
     assert "\n" not in str(error.value)
     assert digests(store) == before
     assert read_store(store).manifest == manifest
     assert partial_names(store, "") == names
     require_intact(read_store(store))
-    require_oracle(changed(folder / "a", store, add=[folder / "b"]), COUNTS, bound)
+    require_oracle(followed(folder / "b", store), COUNTS, bound)
 
 
 DAMAGED = [
@@ -310,7 +317,7 @@ DAMAGED = [
     *each_once(
         ["sample"],
         [
-            "partials/range-part-*",
+            "partials/sums-part-*",
             "basis",
             "projection",
             "directions",
@@ -321,7 +328,6 @@ DAMAGED = [
     ),
     *each_once(["another stage"], ["length_count"], SOME),
     ("sample", "records/third_moment", Path.unlink),
-    ("sample", "records/projection-fold-*", Path.unlink),
 ]
 
 
@@ -337,7 +343,7 @@ def test_damaged_parts_are_named_and_recomputed(
     damage(next(path for path in files if path.is_file()))
     if part != "records/third_moment":
         # A stage without a record is one that was not finished.
-        with pytest.raises(StoreError, match="last fold" if "fold" in part else part.split("*")[0]):
+        with pytest.raises(StoreError, match=part.split("*")[0]):
             require_intact(read_store(store))
     scanned(folder / "a", store, KINDS[kind][0])
     assert digests(store) == before
@@ -355,29 +361,16 @@ def test_the_third_moment_is_added_in_one_pass(
     scanned(folder / "a", tmp_path / "m", settings)
     assert digests(tmp_path / "m") == digests(made(kind, folder))
     assert digests(tmp_path / "m").items() > before.items()
-    assert not re.search("(range|projection|cooccurrence): partition", caplog.text), "one pass"
-
-
-@pytest.mark.parametrize("kind", [name for name in KINDS if name != "halko"])
-def test_a_store_of_other_words_is_merged(kind: str, store: Path, folder: Path, tmp_path: Path) -> None:
-    more, (settings, bound) = planted(200, 50, 5, seed=6).counts, KINDS[kind]
-    # Some words are in both, in another order.
-    names = words(70)[69:19:-1]
-    scanned(write_corpus(tmp_path / "other", more, names=names), tmp_path / "n", settings)
-    moments = changed(folder / "a", store, merge=[tmp_path / "n"])
-    assert sorted(moments.words) == sorted(words(70))
-    both = np.zeros((500, 70), dtype=np.int64)
-    both[:300, [moments.words.index(word) for word in words(60)]] = COUNTS[:300]
-    both[300:, [moments.words.index(word) for word in names]] = more
-    require_oracle(moments, both, bound)
-    require_intact(read_store(store))
+    assert not re.search("(sums|projection|cooccurrence): partition", caplog.text), "one pass"
 
 
 def test_its_memory_is_planned(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = replace(KINDS["another stage"][0], max_topics=1)
     partitions = plan_partitions(list_units(open_corpus(folder / "a")), 2000)
+    known = memory.passes(50, settings)
+    assert known.keys() | {"length"} == STAGES.keys()
     sizes = []
     for most in (10**8, 10**8 + 12_345_678):
-        monkeypatch.setattr(LengthStage, "task_memory", lambda *_, most=most: most)
+        monkeypatch.setattr(memory, "passes", lambda *_, most=most: {**known, "length": Pass(most)})
         sizes.append(scan_memory(50, settings, partitions, 1))
     assert sizes[1] == sizes[0] + 12_345_678
