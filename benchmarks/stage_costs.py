@@ -25,7 +25,7 @@ from streaming_jsmf.jobs.order import FAN_IN, FoldStep
 from streaming_jsmf.jobs.run import Reduction, TaskGraph
 from streaming_jsmf.linalg.csr import apply_gram
 from streaming_jsmf.moments.stages.eigenpairs import ProductReduction, column_panels
-from streaming_jsmf.moments.stages.range import DOCUMENTS, VALUES, RangeReduction
+from streaming_jsmf.moments.stages.range import DOCUMENTS, VALUES, SumsReduction
 from streaming_jsmf.moments.stages.third_moment import ThirdMomentReduction
 from streaming_jsmf.storage.arrays import create_group
 
@@ -92,7 +92,7 @@ def measure(documents: int, words: int, max_topics: int) -> list[Costs]:
         store = open_moments(folder / "moments")
         read, requests = column_bytes(folder / "corpus") / corpus.nonzeros, measured_requests()
         stages: dict[str, Reduction] = {
-            "scan 1, sample": RangeReduction(corpus.n_words, settings, SAMPLED_SHARE),
+            "scan 1, sample": SumsReduction(corpus.n_words, settings, SAMPLED_SHARE),
             "scan 2": ProductReduction.of(store),
             "third moment": ThirdMomentReduction.of(store),
         }

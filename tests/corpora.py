@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,6 +90,17 @@ def write_corpus(
     for number, rows in enumerate(np.array_split(counts, shards)):
         write_lists(directory / f"part-{number:05d}.parquet", *as_lists(rows), row_group_rows=row_group_rows)
     (directory / "vocab.txt").write_text("\n".join(spelled) + "\n", encoding="utf-8")
+    return directory
+
+
+def with_more(
+    corpus: Path, directory: Path, counts: NDArray[np.int64], *, shards: int = 2, row_group_rows: int = 50
+) -> Path:
+    """Copy a corpus with more shards, the last of which is ``part-more-N.parquet``, and return its directory."""
+    shutil.copytree(corpus, directory)
+    for number, rows in enumerate(np.array_split(counts, shards)):
+        path = directory / f"part-more-{number}.parquet"
+        write_lists(path, *as_lists(rows), row_group_rows=row_group_rows)
     return directory
 
 

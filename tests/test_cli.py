@@ -32,7 +32,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs import run as jobs_run
 from streaming_jsmf.jobs import run as tasks
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
-from streaming_jsmf.moments.stages.range import RangeReduction
+from streaming_jsmf.moments.stages.sums import SumsReduction
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.topics.store import read_model
 from tests import outcomes
@@ -281,7 +281,7 @@ def test_a_scan_of_a_complete_store_computes_and_changes_nothing(
         return {name: (moments / name).stat().st_mtime_ns for name in listing(moments)}
 
     before = times()
-    monkeypatch.setattr(RangeReduction, "compute", lambda *_: pytest.fail("a partition was computed"))
+    monkeypatch.setattr(SumsReduction, "compute", lambda *_: pytest.fail("a partition was computed"))
     again = command("scan", corpus, moments, "--max-topics", max_topics, *SCAN)
     assert (again.code, again.out) == (0, f"moments: {moments}\n")
     assert ("up to 5 topics" in again.err) == (max_topics == 3)
@@ -385,9 +385,9 @@ def test_a_bad_record_while_other_threads_still_commit(
 ) -> None:
     path, reason = _bad_corpus(tmp_path, counts, "null list")
     failed, ended, first = threading.Event(), threading.Event(), list[int]()
-    commit, compute = tasks.commit_part, RangeReduction.compute
+    commit, compute = tasks.commit_part, SumsReduction.compute
 
-    def slow_if_good(stage: RangeReduction, partition: Partition) -> PartialResult:
+    def slow_if_good(stage: SumsReduction, partition: Partition) -> PartialResult:
         try:
             partial = compute(stage, partition)
         except InputError:
@@ -407,7 +407,7 @@ def test_a_bad_record_while_other_threads_still_commit(
             if part.source is not None and part.source.index in first:
                 ended.set()
 
-    monkeypatch.setattr(RangeReduction, "compute", slow_if_good)
+    monkeypatch.setattr(SumsReduction, "compute", slow_if_good)
     monkeypatch.setattr(jobs_run, "commit_part", told)
     before = listing(tmp_path)
     arguments = ("--max-topics", "5", "--partition-nonzeros", "1000", "--workers", "2")
@@ -556,9 +556,9 @@ def test_a_parquet_file_truncated_while_it_is_scanned(
     counts: Counts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_corpus(tmp_path / "c", counts, row_group_rows=25)
-    whole, compute = {shard: shard.read_bytes() for shard in path.glob("*.parquet")}, RangeReduction.compute
+    whole, compute = {shard: shard.read_bytes() for shard in path.glob("*.parquet")}, SumsReduction.compute
 
-    def compute_then_truncate(stage: RangeReduction, partition: Any) -> Any:
+    def compute_then_truncate(stage: SumsReduction, partition: Any) -> Any:
         partial = compute(stage, partition)
         for shard, data in whole.items():
             shard.write_bytes(data[: len(data) // 2])
@@ -566,7 +566,7 @@ def test_a_parquet_file_truncated_while_it_is_scanned(
 
     arguments = ("scan", path, tmp_path / "m", *SMALL_SCAN)
     with monkeypatch.context() as patch:
-        patch.setattr(RangeReduction, "compute", compute_then_truncate)
+        patch.setattr(SumsReduction, "compute", compute_then_truncate)
         outcomes.refused(command(*arguments), 3, str(path / "part-"), "sha256")
     assert info(tmp_path / "m")["range_partitions_done"] > 0, "committed partitions are kept"
     for shard, data in whole.items():

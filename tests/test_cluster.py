@@ -65,7 +65,7 @@ def scan_on(address: str, corpus: Path, store: Path) -> list[str]:
 
 def committed(store: Path) -> int:
     """Partitions and folds of the first scan that have a record."""
-    return len(list((store / "records").glob("range-*/zarr.json")))
+    return len(list((store / "records").glob("sums-*/zarr.json")))
 
 
 @contextmanager
@@ -354,7 +354,7 @@ def test_another_kernel_of_blas_is_refused_unless_it_is_allowed_and_recorded(
         finished(command("simulate", simulated, *few, *mixed))
     assert json.loads((simulated / "manifest.json").read_text())["settings"]["workers"] == "mixed"
     assert json.loads((shares / "_shares.json").read_text())["workers"] == "mixed"
-    for stage in ("range", "projection"):
+    for stage in ("sums", "projection"):
         outcome = read_store(store).outcome(stage)
         assert outcome is not None
         assert outcome["made"]["versions"]["workers"] == "mixed"

@@ -115,9 +115,9 @@ def test_examples_are_commands(verb: str) -> None:
 def test_a_bar_is_drawn_again_while_its_only_part_is_worked_on() -> None:
     bars, shown = Bars(interval=0.001, verbose=True), io.StringIO()
     with contextlib.redirect_stderr(shown):
-        bars(StageStarted("range", (1000,), frozenset()))
-        drawn = shown.getvalue().count("range")
-        wait_until(lambda: shown.getvalue().count("range") > drawn + 3, "the bar to be drawn again")
+        bars(StageStarted("sums", (1000,), frozenset()))
+        drawn = shown.getvalue().count("sums")
+        wait_until(lambda: shown.getvalue().count("sums") > drawn + 3, "the bar to be drawn again")
         bars.close()
         at_the_end = shown.getvalue()
         time.sleep(0.02)

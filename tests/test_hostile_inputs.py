@@ -547,9 +547,9 @@ def test_a_part_outside_the_directory_of_shares_is_refused(tmp_path: Path) -> No
 
 
 def test_a_record_without_its_arrays_is_damaged(tmp_path: Path) -> None:
-    write_record(tmp_path, "range-part-a", {"arrays": {}})
+    write_record(tmp_path, "sums-part-a", {"arrays": {}})
     with pytest.raises(StoreError):
-        read_record(tmp_path, "range-part-a", "")
+        read_record(tmp_path, "sums-part-a", "")
 
 
 def test_a_record_removes_nothing_outside_of_its_store(tmp_path: Path) -> None:
@@ -557,10 +557,10 @@ def test_a_record_removes_nothing_outside_of_its_store(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "zarr.json").write_text("{}")
     (tmp_path / "mine").mkdir()
-    checkpoints = Checkpoints(tmp_path / "store", "range", "make it again")
+    checkpoints = Checkpoints(tmp_path / "store", "sums", "make it again")
     checkpoints.commit_fold("a", PartialResult({"sum": np.ones(3)}))
-    record = read_record(checkpoints.store, "range-fold-a", "") or {}
-    write_record(checkpoints.store, "range-fold-a", {**record, "attempt": "../../mine"})
+    record = read_record(checkpoints.store, "sums-fold-a", "") or {}
+    write_record(checkpoints.store, "sums-fold-a", {**record, "attempt": "../../mine"})
     with pytest.raises(InputError, match=r"'\.\./\.\./mine' leaves this directory"):
         checkpoints.commit_fold("b", PartialResult({"sum": np.ones(3)}), folds=["a"])
     assert (tmp_path / "mine").is_dir()

@@ -243,7 +243,7 @@ def test_a_second_scan_is_refused_and_resumes_once_the_first_is_killed(
     store = tmp_path / "moments"
     scan = ("scan", corpus, store, *SETTINGS)
     with started(held(1, *scan)) as first:
-        wait_for(first, lambda: bool(list(store.glob("records/range-*/zarr.json"))))
+        wait_for(first, lambda: bool(list(store.glob("records/sums-*/zarr.json"))))
         owner = read_owner(lock_path(store))
         assert owner is not None
         assert (owner.pid, owner.host) == (first.pid, socket.gethostname())

@@ -137,7 +137,7 @@ class Trial:
     @contextmanager
     def begun(self) -> Iterator[Process]:
         """Yield the command, which cannot go on after some commits until ``go_on``."""
-        self._hosts.faults(kind="hold", only="^PUT .*/records/range-part", after=3)
+        self._hosts.faults(kind="hold", only="^PUT .*/records/sums-part", after=3)
         with self._hosts.running(*self.line) as process:
             wait_for(process, lambda: self._hosts.struck() > 0)
             yield process

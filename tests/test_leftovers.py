@@ -265,7 +265,7 @@ def test_info_names_leftovers_and_writes_nothing(folder: Path) -> None:
     new = counts.with_name(f".{counts.name}.new")
     shutil.copytree(model, folder / ".model.old")
     new.mkdir(parents=True)
-    shutil.copytree(store / "records" / "basis", store / "records" / f"range-part-{'0' * 32}")
+    shutil.copytree(store / "records" / "basis", store / "records" / f"sums-part-{'0' * 32}")
     (store / "partials" / f"projection-fold-{'0' * 32}-{'1' * 32}").mkdir()
     for place in (model, counts):
         leave_lock(place)
@@ -297,7 +297,7 @@ def test_a_repair_that_is_killed_keeps_the_history(folder: Path, monkeypatch: py
     store = folder / "sums"
     scan = ("scan", folder / "a", store, *(word for word in SCAN if "keep" not in word))
     assert invoked(*scan).code == 0
-    outcome = read_store(store).outcome("range")
+    outcome = read_store(store).outcome("sums")
     assert outcome is not None
     assert len(outcome["history"]) > 1
     (store / "row_sum" / "c" / "0").write_bytes(b"")
@@ -306,7 +306,7 @@ def test_a_repair_that_is_killed_keeps_the_history(folder: Path, monkeypatch: py
         patch.setattr(moments_run, "write_record", Mock(side_effect=StoreError("killed")))
         assert invoked(*scan).code == 3
     assert invoked(*scan).code == 0
-    mended = read_store(store).outcome("range")
+    mended = read_store(store).outcome("sums")
     assert mended is not None
     assert mended["history"] == outcome["history"]
 
@@ -320,7 +320,7 @@ def test_worker_processes_end_with_their_parent(tmp_path: Path) -> None:
     corpus, store = write_corpus(tmp_path / "corpus", counts, row_group_rows=30), tmp_path / "m"
     line = command("scan", corpus, store, "--max-topics", "20", "--partition-nonzeros", "1500")
     with started([*line, "--scheduler", "processes", "--workers", "2"]) as process:
-        wait_for(process, lambda: bool(list(store.glob("records/range-*/zarr.json"))))
+        wait_for(process, lambda: bool(list(store.glob("records/sums-*/zarr.json"))))
         workers = psutil.Process(process.pid).children(recursive=True)
         assert len(workers) >= 2
         process.kill()

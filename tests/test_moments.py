@@ -45,7 +45,7 @@ from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import load_partition
 from streaming_jsmf.moments.select import select_partitions
 from streaming_jsmf.moments.stages import cooccurrence as stage_module
-from streaming_jsmf.moments.stages.range import RangeReduction
+from streaming_jsmf.moments.stages.sums import SumsReduction
 from streaming_jsmf.moments.store import Moments, open_moments, read_store
 from streaming_jsmf.storage import arrays
 from streaming_jsmf.storage.arrays import read_array, write_array
@@ -90,7 +90,7 @@ def test_the_largest_eigenvalues_are_algebraic_not_by_magnitude(tmp_path: Path) 
 
 def test_a_partition_has_the_same_bits_anywhere(corpus_path: Path) -> None:
     corpus = open_corpus(corpus_path)
-    stage, partitions = RangeReduction(corpus.n_words, SMALL), plan_partitions(list_units(corpus), 3000)
+    stage, partitions = SumsReduction(corpus.n_words, SMALL), plan_partitions(list_units(corpus), 3000)
     a, again = (stage.compute(p) for p in (partitions[0], Partition(17, partitions[0].units)))
     for name, values in again.arrays.items():
         np.testing.assert_array_equal(a.arrays[name], values)
@@ -418,7 +418,7 @@ def test_nothing_of_a_shard_with_another_hash_is_committed(scheduler: str, tmp_p
         if any(first.name in shard for shard, _ in partition.units)
     }
     assert 1 < len(reading) < len(keys)
-    assert not reading & store.checkpoints("range").committed().parts
+    assert not reading & store.checkpoints("sums").committed().parts
     first.write_bytes(intact)
     scan(tmp_path / "c", tmp_path / "m", settings, execution)
     assert open_moments(tmp_path / "m").digests() == open_moments(tmp_path / "whole").digests()

@@ -216,7 +216,7 @@ def test_a_scan_on_s3_is_killed_and_resumes(
     line = command("scan", corpus_path, moments, *SETTINGS, "--scheduler", scheduler, "--workers", "2")
     records = UPath(moments, use_listings_cache=False) / "records"
     with started(line) as process:
-        wait_for(process, lambda: any("/range-part-" in name for name in records.fs.find(records.path)))
+        wait_for(process, lambda: any("/sums-part-" in name for name in records.fs.find(records.path)))
         # The workers too: they would go on and commit their partitions.
         os.killpg(process.pid, signal.SIGKILL)
     left = described(moments)
@@ -317,19 +317,19 @@ def test_each_shard_is_hashed_by_one_of_all_workers(
 
 def test_a_listing_is_never_a_cached_one(s3: str) -> None:
     other = fsspec.filesystem("s3", use_listings_cache=False)
-    other.pipe_file("bucket/seen/records/range-part-a/zarr.json", b"{}")
+    other.pipe_file("bucket/seen/records/sums-part-a/zarr.json", b"{}")
     store = store_path(f"{s3}/seen")
     assert isinstance(store, UPath)
-    checkpoints = Checkpoints(store, "range", "make it again")
+    checkpoints = Checkpoints(store, "sums", "make it again")
     assert (checkpoints.committed().parts, checkpoints.has("part", "b")) == ({"a"}, False)
-    other.pipe_file("bucket/seen/records/range-part-b/zarr.json", b"{}")
+    other.pipe_file("bucket/seen/records/sums-part-b/zarr.json", b"{}")
     assert (checkpoints.committed().parts, checkpoints.has("part", "b")) == ({"a", "b"}, True)
-    assert child_names(store / "records") == ["range-part-a", "range-part-b"]
-    other.rm_file("bucket/seen/records/range-part-a/zarr.json")
-    assert child_names(store / "records") == ["range-part-b"]
+    assert child_names(store / "records") == ["sums-part-a", "sums-part-b"]
+    other.rm_file("bucket/seen/records/sums-part-a/zarr.json")
+    assert child_names(store / "records") == ["sums-part-b"]
     assert (checkpoints.committed().parts, checkpoints.has("part", "a")) == ({"b"}, False)
     # A path of the user's own that caches, too.
-    assert Checkpoints(store_path(UPath(f"{s3}/seen")), "range", "make it again").committed().parts == {"b"}
+    assert Checkpoints(store_path(UPath(f"{s3}/seen")), "sums", "make it again").committed().parts == {"b"}
 
 
 @pytest.mark.parametrize("scheme", ["file", "memory", "s3", "chain"])

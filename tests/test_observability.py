@@ -95,13 +95,13 @@ def clock() -> FakeClock:
 
 def test_parts_of_an_earlier_run_count_as_done_but_not_for_the_rate(clock: FakeClock) -> None:
     meter = Meter(clock)
-    meter.see(StageStarted("range", [900, 10, 20, 30], frozenset({0}), part="partition"))
+    meter.see(StageStarted("sums", [900, 10, 20, 30], frozenset({0}), part="partition"))
     assert (meter.done, meter.total, meter.rate, meter.eta_seconds) == (1, 4, None, None)
     clock.now += 5
-    meter.see(PartitionCommitted("range", 2, 20, Cost(1.0, 300)))
+    meter.see(PartitionCommitted("sums", 2, 20, Cost(1.0, 300)))
     assert (meter.done, meter.done_size, meter.total_size) == (2, 920, 960)
     assert (meter.rate, meter.eta_seconds) == (4.0, 10.0)
-    meter.see(PartitionCommitted("range", 1, 10, Cost(1.0, 200)))
+    meter.see(PartitionCommitted("sums", 1, 10, Cost(1.0, 200)))
     assert meter.peak_memory == 300, "the largest so far"
     meter.see(StageStarted("read", [0, 0], frozenset(), "bytes"))
     assert (meter.done, meter.peak_memory, meter.rate) == (0, None, None)
@@ -127,8 +127,8 @@ def test_a_line_for_each_commit(clock: FakeClock, caplog: pytest.LogCaptureFixtu
         lines(StageStarted("read", [6_000_000, 2_000_000, 4_000_000], frozenset({1}), "bytes"))
         clock.now += 3
         lines(PartitionCommitted("read", 0, 6_000_000, Cost(2.5, 512 * MIB)))
-        lines(StageStarted("range", [10], frozenset(), part="partition"))
-        lines(PartitionCommitted("range", 0, 10))
+        lines(StageStarted("sums", [10], frozenset(), part="partition"))
+        lines(PartitionCommitted("sums", 0, 10))
         plain(StageStarted("read", [6_000_000, 2_000_000, 4_000_000], frozenset({1}), "bytes"))
         clock.now += 3
         plain(PartitionCommitted("read", 0, 6_000_000, Cost(2.5, 512 * MIB)))
@@ -163,7 +163,7 @@ class Failing:
 def test_all_listeners_are_called_before_the_first_error_is_raised() -> None:
     first, second = Failing(InputError("first")), Failing(InputError("second"))
     with pytest.raises(InputError, match="first"):
-        combine(first, second, silent)(PartitionCommitted("range", 0, 1))
+        combine(first, second, silent)(PartitionCommitted("sums", 0, 1))
     assert len(second.heard) == 1
 
 
@@ -222,7 +222,7 @@ def test_the_log_of_a_scan(scheduler: str, corpus: Path, tmp_path: Path) -> None
 
 def require_whole_stages(events: list[dict[str, Any]], store: Path) -> None:
     """Each stage is logged from its start to its end, with the figures of the store's own records."""
-    for stage in ("range", "projection"):
+    for stage in ("sums", "projection"):
         told = [event for event in events if event.get("stage") == stage]
         start, *committed, end = told
         notes = history(store, stage)
@@ -245,9 +245,9 @@ def test_a_killed_job_leaves_whole_lines_and_the_next_run_appends(corpus: Path, 
     log, store = tmp_path / "log.jsonl", tmp_path / "m"
     arguments = ("scan", corpus, store, *SETTINGS, *ALONE, "--log-json", log)
     records = store / "records"
-    with killed(held(2, *arguments), lambda: len(list(records.glob("range-part-*/zarr.json"))) >= 2):
+    with killed(held(2, *arguments), lambda: len(list(records.glob("sums-part-*/zarr.json"))) >= 2):
         pass
-    kept = len(list(records.glob("range-part-*/zarr.json")))
+    kept = len(list(records.glob("sums-part-*/zarr.json")))
     assert made(store).keys() == {"started", "versions", "task_seconds", "peak_memory"}
     text = log.read_text(encoding="utf-8")
     assert text.endswith("\n")
@@ -262,7 +262,7 @@ def test_a_killed_job_leaves_whole_lines_and_the_next_run_appends(corpus: Path, 
     assert (first["event"], events[-1]["event"]) == ("command_started", "command_finished")
     assert f"{kept} of {start['total']} partitions" in message
     assert start["done"] == kept
-    committed = [event for event in of_kind(events, "committed") if event["stage"] == "range"]
+    committed = [event for event in of_kind(events, "committed") if event["stage"] == "sums"]
     assert [event["done"] for event in committed] == list(range(kept + 1, start["total"] + 1))
     assert invoked("scan", corpus, tmp_path / "undisturbed", *SETTINGS, *ALONE).code == 0
     assert digests(store) == digests(tmp_path / "undisturbed")
@@ -478,7 +478,7 @@ def history(store: Path, stage: str) -> list[dict[str, Any]]:
 def test_info_says_what_made_a_store(corpus: Path, tmp_path: Path) -> None:
     store, before = tmp_path / "m", datetime.now(UTC)
     assert invoked("scan", corpus, store, *SETTINGS, *ALONE).code == 0
-    found, notes = made(store), history(store, "range") + history(store, "projection")
+    found, notes = made(store), history(store, "sums") + history(store, "projection")
     assert found["task_seconds"] == pytest.approx(sum(note["seconds"] for note in notes), abs=1e-3)
     assert found["peak_memory"] == max(note["peak_memory"] for note in notes)
     assert found["versions"] == package_versions()
@@ -486,7 +486,7 @@ def test_info_says_what_made_a_store(corpus: Path, tmp_path: Path) -> None:
     # To the millisecond, rounded down.
     assert before.timestamp() - 0.001 <= started.timestamp() <= finished.timestamp()
     assert finished <= datetime.now(UTC)
-    change(store, "range", lambda record: record["made"]["versions"].update(zarr="0.1"))
+    change(store, "sums", lambda record: record["made"]["versions"].update(zarr="0.1"))
     assert made(store)["versions"]["zarr"] == f"{package_versions()['zarr']}, 0.1", "both are named"
 
 

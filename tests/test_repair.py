@@ -1,4 +1,4 @@
-"""Whatever is damaged in a store is named by ``info`` and made again by the same ``scan``, and only that."""
+"""Whatever is damaged in a store is named by ``info`` and made again by the same ``scan``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.jobs.checkpoints import PACKED
 from streaming_jsmf.jobs.order import FAN_IN
 from streaming_jsmf.moments.stages.eigenpairs import ProductReduction
-from streaming_jsmf.moments.stages.range import RangeReduction
+from streaming_jsmf.moments.stages.sums import SumsReduction
 from tests.cases import each_once
 from tests.corpora import planted, write_corpus
 from tests.damage import ALL, SOME, Damage, emptied, truncated
@@ -40,13 +40,13 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def made(corpus: Path) -> dict[str, Path]:
     """Stores to be copied: one that is complete, and one in the middle of each scan."""
-    stores = {name: corpus.parent / name for name in ("plain", "range", "projection")}
+    stores = {name: corpus.parent / name for name in ("plain", "sums", "projection")}
 
     def scan(name: str) -> int:
         return run(["scan", str(corpus), str(stores[name]), *SETTINGS])
 
     assert scan("plain") == 0
-    for name, stage in (("range", RangeReduction), ("projection", ProductReduction)):
+    for name, stage in (("sums", SumsReduction), ("projection", ProductReduction)):
         with disk_full_after(stage, FOLDED + 1):
             assert scan(name) == 2
     return stores
@@ -72,15 +72,12 @@ def computed(log: str) -> dict[str, int]:
     """How many partitions each stage computed."""
     return {
         stage: len(re.findall(rf"^{stage}: partition \d+ committed", log, re.M))
-        for stage in ("range", "projection")
+        for stage in ("sums", "projection")
     }
 
 
 def n_partitions(store: Path) -> int:
     return len(json.loads((store / "zarr.json").read_text())["attributes"]["manifest"]["partitions"])
-
-
-NONE = {"range": 0, "projection": 0}
 
 
 @dataclass
@@ -137,7 +134,7 @@ def test_a_sound_store_is_left_as_it_is(bench: Bench) -> None:
     [
         *each_once(["word/c", "row_sum/c", "eigenvectors/c", "basis/c", "projection/c"], SOME),
         *each_once(["word", "diagonal", "basis", "projection"], [emptied, Path.unlink]),
-        *each_once(["records/range", "records/basis", "records/projection", "records/words"], ALL),
+        *each_once(["records/sums", "records/projection", "records/words"], ALL),
         *each_once(["partials", "records"], [truncated]),
     ],
 )
@@ -150,8 +147,9 @@ def test_a_damaged_file_of_a_finished_store(part: str, damage: Damage, bench: Be
     if not told:
         assert bench.scan(store, *SETTINGS).code == 0
     log = bench.mended(store, store / part.removesuffix("/c"), bench.made["plain"], told=told)
-    # Everything is in the last folds.
-    assert computed(log) == NONE
+    # The documents are held, so that sums and basis are computed without the corpus; the same basis has the same C Q.
+    again = told and part.split("/")[-2 if chunks else -1] in ("projection", "eigenvectors")
+    assert computed(log) == {"sums": 0, "projection": again * n_partitions(store)}
     assert not chunks or sum(line.startswith("repair: ") for line in log.splitlines()) == 1
 
 
@@ -165,34 +163,10 @@ def only(paths: Any) -> Path:
     return Path(path)
 
 
-PARTS = [
-    *(("arrays", damage) for damage in SOME),
-    *(("record", damage) for damage in ALL),
-]
-
-
-@pytest.mark.parametrize(("part", "stage"), each_once(PARTS, ["range", "projection"]))
-def test_the_last_fold(part: tuple[str, Damage], stage: str, bench: Bench) -> None:
-    (what, damage), store = part, bench.copy("plain")
-    attempt = only((store / "partials").glob(f"{stage}-fold-*"))
-    place, named = {
-        "arrays": (attempt / PACKED, attempt),
-        "record": (
-            record := only((store / "records").glob(f"{stage}-fold-*/zarr.json")),
-            store if damage is Path.unlink else record.parent,
-        ),
-    }[what]
-    damage(place)
-    log = bench.mended(store, named, bench.made["plain"])
-    again = 0 if stage == "range" else n_partitions(store)
-    assert computed(log) == {"range": 0, "projection": again}
-    assert ("its scan is repeated" if again else "the kept parts are folded again") in log
-
-
 @pytest.mark.parametrize(("damage", "what"), each_once(SOME, ["chunk", "record"]))
 def test_a_kept_part(what: str, damage: Damage, bench: Bench) -> None:
     store = bench.copy("plain")
-    records = {path.name: path for path in (store / "records").glob("range-part-*")}
+    records = {path.name: path for path in (store / "records").glob("sums-part-*")}
     assert len(records) == n_partitions(store)
     record = records[sorted(records)[3]]
     before = {name: (path / "zarr.json").read_bytes() for name, path in records.items()}
@@ -200,8 +174,7 @@ def test_a_kept_part(what: str, damage: Damage, bench: Bench) -> None:
     damage(attempt / PACKED if what == "chunk" else record / "zarr.json")
     named = store if (what, damage) == ("record", Path.unlink) else attempt if what == "chunk" else record
     log = bench.mended(store, named, bench.made["plain"])
-    assert computed(log) == NONE
-    assert len(re.findall(r"^repair: partitions computed again: \d+$", log, re.M)) == 1
+    assert computed(log) == {"sums": 1, "projection": 0}
     after = {name: (path / "zarr.json").read_bytes() for name, path in records.items()}
     assert {name for name in after if after[name] != before[name]} == {record.name}
     was, now = (json.loads(text[record.name])["attributes"] for text in (before, after))
@@ -231,39 +204,18 @@ def test_results_on_their_way_into_a_fold(kind: str, what: str, damage: Damage, 
         return
     damage(attempt_of(store, record) / PACKED if what == "chunk" else record / "zarr.json")
     log = bench.mended(store, store, bench.made["plain"], told=False)
-    lost = {"fold": FOLDED, "unfolded part": 1, "folded part": 0}[kind]
-    assert computed(log)["projection"] == n_partitions(store) - len(parts) + lost
+    # A part without a record is one that was not computed; of one that is folded only the history is lost.
+    missing = what == "record" and damage is Path.unlink and kind != "fold"
+    kept = len(parts) - (kind == "unfolded part") if missing else 0
+    assert computed(log)["projection"] == n_partitions(store) - kept
 
 
 @pytest.mark.parametrize("damage", SOME)
 def test_documents_of_an_unfinished_scan(damage: Damage, bench: Bench) -> None:
-    store = bench.copy("range")
-    for attempt in sorted((store / "partials").glob("range-part-*"))[:2]:
+    store = bench.copy("sums")
+    for attempt in sorted((store / "partials").glob("sums-part-*"))[:2]:
         damage(attempt / PACKED)
     bench.mended(store, store, bench.made["plain"], told=False)
-
-
-@pytest.mark.parametrize(
-    ("change", "part"),
-    [
-        ("--add", "range-fold-*"),
-        ("--remove", "range-part-*"),
-        ("--merge", "range-part-*"),
-    ],
-)
-def test_a_change_computes_again_what_it_needs(change: str, part: str, second: Path, bench: Bench) -> None:
-    store = bench.copy("plain")
-    whole = Path(shutil.copytree(store, bench.place / "whole"))
-    other = second / ("m" if change == "--merge" else "corpus")
-    if change == "--remove":
-        for path in (store, whole):
-            assert bench.scan(path, "--add", str(other)).code == 0
-    truncated(sorted((store / "partials").glob(part))[0] / PACKED)
-    for path in (store, whole):
-        outcome = bench.scan(path, change, str(other))
-        assert outcome.code == 0, outcome.err
-    assert digests(store) == digests(whole)
-    assert bench.invoke("info", store, "--verify").code == 0
 
 
 def test_a_damaged_store_whose_corpus_moved(bench: Bench) -> None:
@@ -271,8 +223,7 @@ def test_a_damaged_store_whose_corpus_moved(bench: Bench) -> None:
     shutil.copytree(bench.corpus, here)
     assert bench.invoke("scan", here, store, *SETTINGS).code == 0
     here.rename(there)
-    truncated(store / "records" / "range" / "zarr.json")
-    shutil.rmtree(only((store / "records").glob("range-fold-*")))
+    truncated(store / "records" / "sums" / "zarr.json")
     shutil.rmtree(store / "word")
     outcome = bench.invoke("scan", there, store, *SETTINGS)
     assert outcome.code == 0, outcome.err
@@ -285,41 +236,3 @@ def test_a_damaged_root_is_refused(damage: Damage, bench: Bench) -> None:
     damage(store / "zarr.json")
     refused(bench.scan(store, *SETTINGS), 3, str(store / "zarr.json"))
     assert (store / "basis").exists()
-
-
-@pytest.fixture(scope="module")
-def second(corpus: Path) -> Path:
-    """Another corpus with the same words, and a store of it."""
-    folder, counts = corpus.parent / "other", planted(100, 60, 5, length=40, seed=9).counts
-    write_corpus(folder / "corpus", counts, shards=1, row_group_rows=25, names=[f"w{i}" for i in range(60)])
-    scan = ["scan", str(folder / "corpus"), str(folder / "m"), *SETTINGS]
-    assert run(scan) == 0
-    return folder
-
-
-@pytest.fixture(scope="module")
-def merged(corpus: Path) -> Path:
-    """A store over the words of two corpora, the first of which is ``corpus``."""
-    counts = planted(200, 60, 5, length=40, seed=4).counts
-    names = [f"w{i}" for i in range(59, -1, -2)] + [f"v{i}" for i in range(30)]
-    second = write_corpus(corpus.parent / "second", counts, shards=1, row_group_rows=25, names=names)
-    stores = [corpus.parent / "merge-1", corpus.parent / "merge-2"]
-    for source, store in zip((corpus, second), stores, strict=True):
-        assert run(["scan", str(source), str(store), *SETTINGS]) == 0
-    merge = ["scan", str(corpus), str(stores[0]), "--merge", str(stores[1]), "--scheduler", "synchronous"]
-    assert run(merge) == 0
-    return stores[0]
-
-
-def test_words_of_a_merged_store(merged: Path, bench: Bench) -> None:
-    store = Path(shutil.copytree(merged, bench.place / "m"))
-    for place in (store / "word", only(store.glob("columns-*"))):
-        Path.unlink(next(path for path in (place / "c").rglob("*") if path.is_file()))
-        assert computed(bench.mended(store, place, merged)) == NONE
-
-
-def test_a_part_of_a_merged_store_is_computed_again_from_its_corpus(merged: Path, bench: Bench) -> None:
-    store = Path(shutil.copytree(merged, bench.place / "m"))
-    attempt = sorted((store / "partials").glob("range-part-*"))[0]
-    truncated(attempt / PACKED)
-    assert computed(bench.mended(store, attempt, merged)) == NONE

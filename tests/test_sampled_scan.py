@@ -21,7 +21,6 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.config.scan import HELD_NONZEROS, SAMPLED_DOCUMENTS
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.units import list_units, plan_partitions
-from streaming_jsmf.errors import InputError
 from streaming_jsmf.interface.describe import describe
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.linalg import sampled
@@ -35,17 +34,17 @@ from streaming_jsmf.linalg.sampled import (
     corrected_eigenpairs,
     sample_eigenpairs,
 )
-from streaming_jsmf.moments.changes import Changes
 from streaming_jsmf.moments.integrity import require_intact
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.stages import eigenpairs
 from streaming_jsmf.moments.stages.eigenpairs import ProductReduction
+from streaming_jsmf.moments.stages.sums import SumsReduction
 from streaming_jsmf.moments.stages.third_moment import ThirdMomentReduction
 from streaming_jsmf.moments.store import Moments, open_moments, read_store
 from tests import reference
-from tests.corpora import planted, words, write_corpus
+from tests.corpora import planted, with_more, words, write_corpus
 from tests.processes import PATIENCE
-from tests.stores import SYNCHRONOUS, changed, dense, digests, half, scanned
+from tests.stores import dense, digests, followed, half, made_anew, scanned
 
 K = 5
 SAMPLED = ScanSettings(max_topics=K, partition_nonzeros=3000, sample_share=0.3)
@@ -237,12 +236,12 @@ def test_a_third_pass_is_made_where_it_pays(tmp_path: Path, monkeypatch: pytest.
     three = scanned(corpus, tmp_path / "three", settings)
     assert set(read) == set(three.manifest.contents)
     read.clear()
-    monkeypatch.setattr(eigenpairs, "SMALL_ERROR", three.scalars("directions")["estimated_error"])
+    monkeypatch.setattr(eigenpairs, "SMALL_ERROR", three.scalars("projection")["estimated_error"])
     two = scanned(corpus, tmp_path / "two", settings)
     assert (read, two.read("directions").shape, two.read("refinement").shape) == ([], (150, 0), (150, 0))
     require_intact(two)
     errors = [yy_error(half(moments, 10), expected) for moments in (three, two)]
-    estimates = [moments.scalars("eigenpairs")["estimated_error"] for moments in (three, two)]
+    estimates = [moments.scalars_of("eigenvectors")["estimated_error"] for moments in (three, two)]
     assert errors[0] < 0.3 * errors[1]
     assert estimates[0] < 0.5 * estimates[1]
     assert all(estimate > error for error, estimate in zip(errors, estimates, strict=True))
@@ -275,7 +274,7 @@ def test_a_small_corpus_is_held_as_a_whole(corpus: Path, tmp_path: Path) -> None
     # Documents do not depend on partitions, and neither does what is computed from them alone.
     np.testing.assert_array_equal(asked.sample().toarray(), whole.sample().toarray())
     assert yy_error(half(asked, K), half(whole, K)) < 1e-6
-    assert asked.scalars("eigenpairs")["estimated_error"] < 1e-4
+    assert asked.scalars_of("eigenvectors")["estimated_error"] < 1e-4
 
 
 def test_a_store_keeps_what_was_chosen_for_its_first_corpus(
@@ -293,12 +292,12 @@ def test_a_store_keeps_what_was_chosen_for_its_first_corpus(
     assert digests(tmp_path / "m") == expected
 
 
-def counted(monkeypatch: pytest.MonkeyPatch, reduction: type[Any], basis: str = "basis") -> list[str]:
+def counted(monkeypatch: pytest.MonkeyPatch, reduction: type[Any], basis: str | None = "basis") -> list[str]:
     """Partitions that a stage reads from now on."""
     compute, read = reduction.compute, list[str]()
 
     def reading(self: Any, partition: Any) -> Any:
-        if self.basis_name == basis:
+        if getattr(self, "basis_name", None) == basis:
             read.append(partition.content)
         return compute(self, partition)
 
@@ -308,29 +307,31 @@ def counted(monkeypatch: pytest.MonkeyPatch, reduction: type[Any], basis: str = 
 
 @pytest.fixture(scope="module")
 def halves(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Corpora a and b and their stores, with the third moment."""
+    """Corpora a, and b with more documents, and the store of a with the third moment."""
     root = tmp_path_factory.mktemp("halves")
-    for name, rows in (("a", slice(None, 500)), ("b", slice(500, None))):
-        write_corpus(root / name, COUNTS[rows], row_group_rows=50)
-        scanned(root / name, root / f"of-{name}", replace(SAMPLED, third_moment=True))
+    with_more(write_corpus(root / "a", COUNTS[:500]), root / "b", COUNTS[500:])
+    scanned(root / "a", root / "of-a", replace(SAMPLED, third_moment=True))
     return root
 
 
-def test_adding_reads_only_new_documents_and_keeps_the_basis(
+def test_following_reads_old_documents_only_with_the_new_basis(
     halves: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = shutil.copytree(halves / "of-a", tmp_path / "m")
-    before, new = digests(store), set(read_store(halves / "of-b").manifest.contents)
+    known = set(read_store(store).manifest.contents)
+    first = counted(monkeypatch, SumsReduction, None)
     read = [
         counted(monkeypatch, ProductReduction),
         counted(monkeypatch, ProductReduction, "directions"),
         counted(monkeypatch, ThirdMomentReduction),
     ]
-    moments = changed(halves / "a", store, add=[halves / "b"])
-    assert [set(each) for each in read] == [new] * 3
-    for name in ("basis", "directions"):
-        assert digests(store)[name] == before[name]
+    moments = followed(halves / "b", store)
+    every = set(moments.manifest.contents)
+    assert set(first) == every - known
+    assert [set(each) for each in read] == [every] * 3
     assert moments.n_documents == 900
+    made_anew(halves / "b", store, tmp_path / "anew")
+    assert digests(store) == digests(tmp_path / "anew")
     require_product(moments, COUNTS)
     expected = reference.mean_of_shares(COUNTS, reference.document_weights(COUNTS.sum(axis=1), "capped"))
     np.testing.assert_allclose(moments.tensor_moments().word_mean, expected, rtol=1e-6)
@@ -346,55 +347,27 @@ def test_a_store_that_holds_more_documents_than_are_fitted_grows(
     for module in (sampled, eigenpairs):
         monkeypatch.setattr(module, "DENSE_WORDS", 10)
     scanned(halves / "a", tmp_path / "m", replace(SAMPLED, sample_share=1.0))
-    grown = changed(halves / "a", tmp_path / "m", add=[halves / "b"])
+    grown = followed(halves / "b", tmp_path / "m")
     assert (grown.read("directions").shape[1] > 0) is (small_error < 1)
     assert yy_error(half(grown, K), exact_half(COUNTS)) < min(
-        0.01, grown.scalars("eigenpairs")["estimated_error"]
+        0.01, grown.scalars_of("eigenvectors")["estimated_error"]
     )
 
 
-@pytest.mark.parametrize("change", ["rebase", "add", "merge", "third moment"])
-def test_a_change_of_a_damaged_store_repairs_it(change: str, halves: Path, tmp_path: Path) -> None:
+def test_a_damaged_sample_is_repaired_before_it_follows(halves: Path, tmp_path: Path) -> None:
     store, whole = (shutil.copytree(halves / "of-a", tmp_path / name) for name in ("m", "whole"))
-    next((store / "partials").glob("range-part-*/arrays.bin")).unlink()
-    settings = read_store(store).settings
-    wanted = {
-        "rebase": Changes(rebase=True),
-        "add": Changes(add=[str(halves / "b")]),
-        "merge": Changes(merge=[str(halves / "of-b")]),
-        "third moment": Changes(),
-    }[change]
-    asked = replace(settings, third_moment=change == "third moment")
+    next((store / "partials").glob("sums-part-*/arrays.bin")).unlink()
     for path in (store, whole):
-        scan(halves / "a", path, asked, SYNCHRONOUS, changes=wanted)
+        followed(halves / "b", path)
     assert digests(store) == digests(whole)
     require_intact(read_store(store))
 
 
-def test_rebase_leaves_the_bits_of_a_single_scan(halves: Path, tmp_path: Path) -> None:
-    added, merged = (shutil.copytree(halves / "of-a", tmp_path / name) for name in ("added", "merged"))
-    changed(halves / "a", merged, merge=[halves / "of-b"])
-    changed(halves / "a", added, add=[halves / "b"])
-    assert read_store(added).manifest.base is not None
-    assert digests(added) == digests(merged)
-    changed(halves / "a", added, rebase=True)
-    assert digests(added)["basis"] != digests(merged)["basis"]
-    changed(halves / "a", merged, rebase=True)
-    assert digests(added) == digests(merged)
-    at_once = shutil.copytree(halves / "of-a", tmp_path / "at-once")
-    changed(halves / "a", at_once, add=[halves / "b"], rebase=True)
-    assert digests(at_once) == digests(merged)
-    # What was added is taken out: as if it had never been there.
-    moments = changed(halves / "a", added, remove=[halves / "b"])
-    assert digests(added) == digests(halves / "of-a")
-    assert moments.n_documents == 500
-
-
 def test_a_damaged_basis_of_a_store_that_has_grown_is_made_of_all(halves: Path, tmp_path: Path) -> None:
     store = shutil.copytree(halves / "of-a", tmp_path / "m")
-    changed(halves / "a", store, add=[halves / "b"])
+    followed(halves / "b", store)
     ruin(store / "basis")
-    require_product(scanned(halves / "a", store, replace(SAMPLED, third_moment=True)), COUNTS)
+    require_product(scanned(halves / "b", store, replace(SAMPLED, third_moment=True)), COUNTS)
     require_intact(read_store(store))
 
 
@@ -404,27 +377,13 @@ def require_product(moments: Moments, counts: NDArray[np.int64]) -> None:
     np.testing.assert_allclose(product, dense(counts) @ basis, atol=1e-6 * np.abs(product).max())
 
 
-@pytest.mark.slow
-def test_samples_of_other_shares_are_not_merged(corpus: Path, tmp_path: Path) -> None:
-    other = write_corpus(tmp_path / "b", COUNTS[:600])
-    settings = replace(SAMPLED, sample_share=None)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streaming_jsmf.config.scan.HELD_NONZEROS", 9_000)
-        patch.setattr("streaming_jsmf.config.scan.SAMPLED_DOCUMENTS", 200)
-        scanned(other, tmp_path / "of-b", settings)
-        scanned(corpus, tmp_path / "sampled", settings)
-    with pytest.raises(InputError, match="the same sample_share"):
-        changed(corpus, tmp_path / "sampled", merge=[tmp_path / "of-b"])
-    assert not read_store(tmp_path / "sampled").missing_stages
-
-
 def error_and_estimate(
     counts: NDArray[np.int64], corpus: Path, store: Path, **fields: Any
 ) -> tuple[float, float]:
     settings = replace(SAMPLED, **{"partition_nonzeros": 60_000, **fields})
     moments, k = scanned(corpus, store, settings), settings.max_topics
     error = yy_error(half(moments, k), exact_half(counts, k))
-    return error, moments.scalars("eigenpairs")["estimated_error"]
+    return error, moments.scalars_of("eigenvectors")["estimated_error"]
 
 
 def test_held_out_rows_are_not_fitted_and_exact_eigenpairs_have_no_estimated_error() -> None:
@@ -460,23 +419,6 @@ def test_the_estimated_error_is_a_bound_in_any_order(
     corpus = write_corpus(tmp_path / "c", counts, shards=shards, row_group_rows=100)
     error, told = error_and_estimate(counts, corpus, tmp_path / "m", max_topics=10, sample_share=0.15)
     assert error < told < largest * error
-
-
-def test_added_documents_raise_the_estimated_error_until_a_rebase(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counts = by_topic(RICH)
-    a, b = write_corpus(tmp_path / "a", counts[:3400]), write_corpus(tmp_path / "b", counts[3400:])
-    settings = replace(SAMPLED, max_topics=10, partition_nonzeros=20_000, sample_share=0.6)
-    monkeypatch.setattr(eigenpairs, "LARGEST_ERROR", 0.031)
-    before = scanned(a, tmp_path / "m", settings).scalars("eigenpairs")
-    assert "rebase" not in caplog.text
-    after = changed(a, tmp_path / "m", add=[b]).scalars("eigenpairs")
-    assert after["outside_basis"] > 4 * before["outside_basis"]
-    assert "make the basis of all of them with scan rebase=True" in caplog.text
-    rebased = changed(a, tmp_path / "m", rebase=True).scalars("eigenpairs")
-    assert rebased["outside_basis"] < after["outside_basis"] / 4
-    assert rebased["estimated_error"] < after["estimated_error"], (before, after, rebased)
 
 
 def test_a_topic_of_one_document_in_two_hundred_is_found(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from streaming_jsmf.moments.store import Moments, read_store
 from streaming_jsmf.storage.arrays import Variable
 from tests import reference
 from tests.cases import each_once
-from tests.corpora import as_lists, planted, write_corpus, write_lists
+from tests.corpora import as_lists, planted, with_more, write_corpus, write_lists
 from tests.damage import SOME, Damage
 from tests.stores import (
     SMALL,
@@ -122,9 +122,8 @@ def another_stage() -> Iterator[None]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Corpora a, and b with two more shards; the stores of a are made when they are asked for (``made``)."""
     root = tmp_path_factory.mktemp("stages")
-    shutil.copytree(write_corpus(root / "a", COUNTS[:300], row_group_rows=40), root / "b")
-    for number, rows in enumerate(np.array_split(COUNTS[300:], 2)):
-        write_lists(root / "b" / f"part-more-{number}.parquet", *as_lists(rows), row_group_rows=40)
+    a = write_corpus(root / "a", COUNTS[:300], row_group_rows=40)
+    with_more(a, root / "b", COUNTS[300:], row_group_rows=40)
     return root
 
 

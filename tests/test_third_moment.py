@@ -1,8 +1,7 @@
-"""The third moment: its oracle, in a store, and in stores that grow."""
+"""The third moment: its oracle, in a store, and in stores that follow their corpus."""
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,12 +29,13 @@ from streaming_jsmf.linalg.tensor import (
 from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.run import commit
+from streaming_jsmf.moments.stages import STAGES
 from streaming_jsmf.moments.store import open_moments, read_store
 from streaming_jsmf.topics.infer import InferPlan
 from tests import reference_stod
-from tests.corpora import planted, write_corpus
+from tests.corpora import planted, with_more, write_corpus
 from tests.outcomes import Command, refused
-from tests.stores import SMALL, changed, digests, require_moments, scanned
+from tests.stores import SMALL, digests, followed, require_moments, scanned
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -181,15 +181,13 @@ COUNTS = planted(500, 60, 4, length=30).counts
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Corpora a and b; stores of a, and of both, without and with the third moment from the first scan on."""
+    """Corpora a, and b with more; stores of a, and of both, without and with the third moment from the first scan on."""
     root = tmp_path_factory.mktemp("third")
-    write_corpus(root / "a", COUNTS[:300])
-    write_corpus(root / "b", COUNTS[300:], shards=2)
+    with_more(write_corpus(root / "a", COUNTS[:300]), root / "b", COUNTS[300:])
     for name, settings in (("plain", SMALL), ("third", THIRD)):
         scanned(root / "a", root / f"{name}-of-a", settings)
         shutil.copytree(root / f"{name}-of-a", root / f"{name}-of-both")
-        changed(root / "a", root / f"{name}-of-both", add=[root / "b"])
-    scanned(root / "b", root / "plain-of-b")
+        followed(root / "b", root / f"{name}-of-both")
     require_moments(open_moments(root / "third-of-both"), COUNTS)
     return root
 
@@ -236,10 +234,10 @@ def test_another_basis_makes_it_stale(folder: Path, copy: Callable[[str], Path])
     # Such as one that another processor computes in a repair.
     path = copy("third-of-a")
     store = read_store(path)
-    turned = {"basis": -store.read("basis"), "basis_eigenvalues": store.read("basis_eigenvalues")}
-    commit(store, "basis", PartialResult(turned))
-    later = ("projection", "directions", "refinement", "eigenpairs", "third_moment")
-    assert read_store(path).missing_stages == later
+    sums = {name: store.read(name) for name in store.outcomes["sums"]["arrays"]}
+    turned = PartialResult({**sums, "basis": -sums["basis"]}, store.scalars("sums"))
+    commit(store, "sums", turned, STAGES["sums"].variables)
+    assert read_store(path).missing_stages == ("projection", "refinement", "third_moment")
     require_moments(scanned(folder / "a", path, THIRD), COUNTS[:300])
 
 
@@ -286,52 +284,38 @@ def test_documents_too_short_for_triples(tmp_path: Path, invoke: Command) -> Non
     assert "\n" not in str(caught.value)
 
 
-# -- Stores that grow and get the third moment, in either order or at once: the bits of having had it from the start --
+# -- Stores that follow and get the third moment, in either order or at once: the bits of having had it from the start --
 
 
 SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "4000")
-GROWN = ("--add", "b", "--third-moment")
+FOLLOW = ("--follow", "--third-moment")
 
 
-def command(folder: Path, store: Path, *options: str) -> int:
-    paths = [str(folder / option) if (folder / option).exists() else option for option in options]
-    return run(["scan", str(folder / "a"), str(store), *paths, "--scheduler", "synchronous"])
-
-
-def test_what_cannot_be_added_leaves_the_store_complete(
-    folder: Path, copy: Callable[[str], Path], tmp_path: Path
-) -> None:
-    store, of_gone, gone = copy("plain-of-both"), tmp_path / "of-gone", tmp_path / "gone"
+def test_what_cannot_be_added_leaves_the_store_complete(folder: Path, copy: Callable[[str], Path]) -> None:
+    store = copy("plain-of-both")
     with pytest.raises(InputError, match="memory"):
-        scanned(folder / "a", store, THIRD, execution=Execution("synchronous", memory=2**28))
-    shutil.copytree(folder / "b", gone)
-    changed(folder / "a", shutil.copytree(folder / "plain-of-a", of_gone), add=[gone])
-    shutil.rmtree(gone)
-    with pytest.raises(InputError, match=re.escape(str(gone))):
-        scanned(folder / "a", of_gone, THIRD)
-    for unchanged in (store, of_gone):
-        assert digests(unchanged) == digests(folder / "plain-of-both")
-        assert not read_store(unchanged).missing_stages
+        scanned(folder / "b", store, THIRD, execution=Execution("synchronous", memory=2**28))
+    assert digests(store) == digests(folder / "plain-of-both")
+    assert not read_store(store).missing_stages
 
 
 @pytest.mark.parametrize(
-    ("start", "options", "end"),
+    ("start", "corpus", "options", "end"),
     [
-        (None, (*SETTINGS, *GROWN), "third-of-both"),
-        ("plain-of-both", (*SETTINGS, "--third-moment"), "third-of-both"),
-        ("plain-of-a", (*SETTINGS, *GROWN), "third-of-both"),
-        ("plain-of-a", ("--merge", "plain-of-b", "--third-moment"), "third-of-both"),
-        ("third-of-both", ("--remove", "b", "--third-moment"), "third-of-a"),
-        ("plain-of-both", ("--remove", "b", "--third-moment"), "third-of-a"),
-        ("third-of-a", (*SETTINGS, "--add", "b"), "third-of-both"),
+        (None, "a", (*SETTINGS, *FOLLOW), "third-of-a"),
+        ("plain-of-both", "b", (*SETTINGS, "--third-moment"), "third-of-both"),
+        ("plain-of-a", "b", (*SETTINGS, *FOLLOW), "third-of-both"),
+        ("third-of-both", "a", FOLLOW, "third-of-a"),
+        ("plain-of-both", "a", FOLLOW, "third-of-a"),
+        ("third-of-a", "b", (*SETTINGS, "--follow"), "third-of-both"),
     ],
 )
-def test_a_change_and_the_third_moment_in_any_order(
-    start: str | None, options: tuple[str, ...], end: str, folder: Path, tmp_path: Path
+def test_following_and_the_third_moment_in_any_order(
+    start: str | None, corpus: str, options: tuple[str, ...], end: str, folder: Path, tmp_path: Path
 ) -> None:
     store = tmp_path / "m"
     if start:
         shutil.copytree(folder / start, store)
-    assert command(folder, store, *options) == 0
+    assert run(["scan", str(folder / corpus), str(store), *options, "--scheduler", "synchronous"]) == 0
     assert digests(store) == digests(folder / end)
     assert read_store(store).settings == read_store(folder / end).settings

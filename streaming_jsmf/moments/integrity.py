@@ -110,12 +110,13 @@ def discard_damaged_partials(checkpoints: Checkpoints, order: FoldOrder) -> None
     parts, folds = checkpoints.committed()
     known = [key for key in folds if order.covered([key])]
     folded = {order.keys[number] for number in order.covered(known)}
-    # Of parts that are folded and not kept, only the record remains.
-    read = [key for key in order.keys if key in parts and (checkpoints.keep or key not in folded)]
     damaged = list[tuple[Kind, str]]()
-    checked: list[tuple[Kind, str]] = [*(("fold", key) for key in known), *(("part", key) for key in read)]
+    made = [key for key in order.keys if key in parts]
+    checked: list[tuple[Kind, str]] = [*(("fold", key) for key in known), *(("part", key) for key in made)]
     for kind, key in checked:
-        for error in _errors([partial(checkpoints.verify, kind, key)]):
+        # Of parts that are folded and not kept, only the record remains.
+        arrays = checkpoints.keep or kind == "fold" or key not in folded
+        for error in _errors([partial(checkpoints.verify, kind, key, arrays=arrays)]):
             _warn(error, "is computed again")
             damaged.append((kind, key))
     if damaged and not checkpoints.keep:
