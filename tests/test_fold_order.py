@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +19,14 @@ from streaming_jsmf.storage.arrays import create_group
 Fold = Callable[[Any, Any], Any]
 
 
-def slow_fold(values: Sequence[Any], fan_in: int, fold: Fold) -> Any:
+def slow_total(values: Sequence[Any], fan_in: int, fold: Fold) -> Any:
     """The oracle splits into groups from above, where the package builds them from below."""
     if len(values) == 1:
         return values[0]
     size = 1
     while size * fan_in < len(values):
         size *= fan_in
-    return reduce(fold, [slow_fold(values[i : i + size], fan_in, fold) for i in range(0, len(values), size)])
-
-
-def slow_total(values: Sequence[Any], sections: Sequence[int], fan_in: int, fold: Fold) -> Any:
-    bounds = pairwise(accumulate(sections, initial=0))
-    return reduce(fold, [slow_fold(values[a:b], fan_in, fold) for a, b in bounds])
+    return reduce(fold, [slow_total(values[i : i + size], fan_in, fold) for i in range(0, len(values), size)])
 
 
 def symbolic(order: FoldOrder) -> dict[str, str]:
@@ -49,32 +43,23 @@ def letters(number: int) -> tuple[str, ...]:
     return tuple(chr(ord("a") + i) for i in range(number))
 
 
-@pytest.mark.parametrize(
-    ("fan_in", "sections"),
-    [(2, (7,)), *((3, (n,)) for n in (1, 3, 4, 10, 26)), (3, (5, 1, 1, 4)), (3, (1, 13)), (8, (9, 8))],
-)
-def test_the_shape_is_groups_of_groups(fan_in: int, sections: tuple[int, ...]) -> None:
-    keys = letters(sum(sections))
-    order = FoldOrder(keys, "salt", sections, fan_in)
+@pytest.mark.parametrize(("fan_in", "number"), [(2, 7), *((3, n) for n in (1, 3, 4, 10, 26)), (8, 17)])
+def test_the_shape_is_groups_of_groups(fan_in: int, number: int) -> None:
+    keys = letters(number)
+    order = FoldOrder(keys, "salt", fan_in)
     made = symbolic(order)
-    assert made[order.total] == slow_total(keys, sections, fan_in, lambda a, b: f"({a}{b})")
+    assert made[order.total] == slow_total(keys, fan_in, lambda a, b: f"({a}{b})")
     assert len(made) == len(order.steps), "a key stands for one fold"
     assert [part for step in order.steps for part in step.parts] == [*keys]
     for step in order.steps:
         assert made[step.fold].replace("(", "").replace(")", "") == "".join(keys[step.first : step.last + 1])
 
 
-@pytest.mark.parametrize("first", [1, 5, 10])
-def test_added_parts_continue_from_the_stored_total(first: int) -> None:
-    keys = letters(first + 12)
-    alone = FoldOrder(keys[:first], "salt", (first,), 3)
-    both, all_of_them = (FoldOrder(keys[: first + n], "salt", (first, n), 3) for n in (7, 12))
-    assert alone.total in {step.fold for step in both.steps}
-    assert {step.first for step in both.missing({alone.total})} <= {0, *range(first, first + 7)}
-    assert symbolic(both)[both.total].startswith(f"({symbolic(alone)[alone.total]}")
-    # Other parts, other keys.
-    assert both.total != all_of_them.total
-    assert FoldOrder(keys, "salt", (len(keys),), 3).total != FoldOrder(keys, "salt", (first, 12), 3).total
+def test_other_parts_and_another_salt_have_other_keys() -> None:
+    keys = letters(12)
+    orders = [FoldOrder(keys, "salt", 3), FoldOrder(keys[:11], "salt", 3), FoldOrder(keys, "other", 3)]
+    orders.append(FoldOrder((*keys[:10], keys[11], keys[10]), "salt", 3))
+    assert len({order.total for order in orders}) == len(orders)
 
 
 def test_parts_within_a_known_fold_are_not_folded_again() -> None:
@@ -103,17 +88,17 @@ class Brackets:
         return PartialResult({"trace": trace}, {"parts": folded.scalars["parts"] + partial.scalars["parts"]})
 
 
-def brackets(sections: Sequence[int], fan_in: int) -> list[int]:
-    values = [[number] for number in range(sum(sections))]
-    return list(slow_total(values, sections, fan_in, lambda a, b: [-1, *a, *b, -2]))
+def brackets(parts: int, fan_in: int) -> list[int]:
+    values = [[number] for number in range(parts)]
+    return list(slow_total(values, fan_in, lambda a, b: [-1, *a, *b, -2]))
 
 
-def job_in(folder: Path, sections: tuple[int, ...], fan_in: int, *, keep: bool = False) -> Job:
+def job_in(folder: Path, number: int, fan_in: int, *, keep: bool = False) -> Job:
     if not folder.exists():
         create_group(folder, {})
     checkpoints = Checkpoints(folder, "brackets", "make it again", keep)
-    parts = [Part(f"{number:02d}", 1, number, {"number": number}) for number in range(sum(sections))]
-    return Job(checkpoints, Brackets(), parts, FoldOrder(tuple(p.key for p in parts), "", sections, fan_in))
+    parts = [Part(f"{each:02d}", 1, each, {"number": each}) for each in range(number)]
+    return Job(checkpoints, Brackets(), parts, FoldOrder(tuple(p.key for p in parts), "", fan_in))
 
 
 def run_in_some_order(job: Job, workers: int, rng: np.random.Generator, stop_after: float = np.inf) -> None:
@@ -130,13 +115,13 @@ def run_in_some_order(job: Job, workers: int, rng: np.random.Generator, stop_aft
 
 @pytest.mark.parametrize("keep", [False, True], ids=["dropped", "kept"])
 def test_no_order_of_tasks_and_no_kill_changes_a_fold(keep: bool, tmp_path: Path) -> None:
-    sections, rng = (4, 11), np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     for turn in range(3):
-        job = job_in(tmp_path / str(turn), sections, 3, keep=keep)
+        job = job_in(tmp_path / str(turn), 15, 3, keep=keep)
         while job.order is not None and job.order.total not in job.checkpoints.committed().folds:
             # Killed, and resumed by another number of workers.
             run_in_some_order(job, int(rng.integers(1, 4)), rng, stop_after=int(rng.integers(1, 12)))
-        assert job.result().arrays["trace"].tolist() == brackets(sections, 3)
+        assert job.result().arrays["trace"].tolist() == brackets(15, 3)
         assert job.checkpoints.committed().folds == {job.order.total}
         assert job.done(job.checkpoints.committed()) == set(range(15))
         assert [
@@ -156,16 +141,16 @@ def tasks_of(job: Job, workers: int) -> list[tuple[Any, Any]]:
 @pytest.mark.parametrize("keep", [False, True], ids=["dropped", "kept"])
 def test_a_task_that_runs_again_does_nothing(keep: bool, tmp_path: Path) -> None:
     """Dask runs a task again whose token is lost, and those before it whose tokens it has released."""
-    job = job_in(tmp_path / "w", (7,), 2, keep=keep)
+    job = job_in(tmp_path / "w", 7, 2, keep=keep)
     tasks = tasks_of(job, 2)
     for _, task in (*tasks, *sorted(tasks, key=lambda item: -item[0][1])):
         task(dict.fromkeys(task.dependencies, ""))
-    assert job.result().arrays["trace"].tolist() == brackets((7,), 2)
+    assert job.result().arrays["trace"].tolist() == brackets(7, 2)
 
 
 def test_a_slow_part_does_not_fill_the_disk(tmp_path: Path) -> None:
     """Run all tasks that do not wait for one part: the window bounds how many parts lie unfolded."""
-    job, window = job_in(tmp_path / "w", (600,), FAN_IN), 9 * WINDOW_PER_WORKER
+    job, window = job_in(tmp_path / "w", 600, FAN_IN), 9 * WINDOW_PER_WORKER
     slow, done, held = 17, set[Any](), 0
     for key, task in tasks_of(job, 9):
         computes = key[0].startswith("commit_part-")

@@ -27,7 +27,7 @@ from streaming_jsmf.storage.lock import is_left, lock_path, recover, sole_writer
 from streaming_jsmf.storage.replace import put_in_place, store_written
 from streaming_jsmf.topics.store import read_model
 from tests.campaigns.kills import states
-from tests.corpora import planted, write_corpus
+from tests.corpora import planted, with_more, write_corpus
 from tests.outcomes import described, invoked, refused
 from tests.processes import PATIENCE, command, ended, started, wait_for, wait_until
 from tests.results import INFER, SCAN, WHOLE, wanted_of, write_result, write_stores
@@ -238,22 +238,14 @@ def test_the_working_directory_is_not_replaced(folder: Path, monkeypatch: pytest
     assert names(folder) == {"a", "m", "model", "texts.jsonl"}
 
 
-def test_a_finished_change_of_a_store_does_nothing_when_repeated(folder: Path) -> None:
-    more = write_corpus(folder / "more", planted(60, 40, 3, length=30, seed=8).counts, row_group_rows=10)
-    for option in ("--add", "--remove"):
-        change = ("scan", folder / "a", folder / "m", option, more, *SCAN[-2:])
-        assert invoked(*change).code == 0
+def test_a_store_that_has_followed_does_nothing_when_it_is_told_again(folder: Path) -> None:
+    more = with_more(folder / "a", folder / "more", planted(60, 40, 3, length=30, seed=8).counts)
+    for corpus in (more, folder / "a"):
+        follow = ("scan", corpus, folder / "m", "--follow", *SCAN[-2:])
+        assert invoked(*follow).code == 0
         before = states(folder)
-        assert "there is nothing to do" in invoked(*change).err
-        assert states(folder) == before
-    # The same words for another corpus are another request.
-    shutil.rmtree(more)
-    add = ("scan", folder / "a", folder / "m", "--add", more, *SCAN[-2:])
-    write_corpus(more, planted(60, 40, 3, length=30, seed=9).counts, row_group_rows=10)
-    assert invoked(*add).code == 0
-    shutil.rmtree(more)
-    write_corpus(more, planted(60, 40, 3, length=30, seed=10).counts, row_group_rows=10)
-    refused(invoked(*add), 3, f"{more} has other contents")
+        outcome = invoked(*follow)
+        assert (outcome.code, states(folder)) == (0, before)
 
 
 # -- what info says -----------------------------------------------------------------------------------------------
@@ -265,7 +257,7 @@ def test_info_names_leftovers_and_writes_nothing(folder: Path) -> None:
     new = counts.with_name(f".{counts.name}.new")
     shutil.copytree(model, folder / ".model.old")
     new.mkdir(parents=True)
-    shutil.copytree(store / "records" / "basis", store / "records" / f"sums-part-{'0' * 32}")
+    shutil.copytree(store / "records" / "sums", store / "records" / f"sums-part-{'0' * 32}")
     (store / "partials" / f"projection-fold-{'0' * 32}-{'1' * 32}").mkdir()
     for place in (model, counts):
         leave_lock(place)

@@ -1,9 +1,10 @@
-"""Estimators that grow batch by batch have the bits of a growing store, and an error leaves them unchanged."""
+"""Estimators that grow batch by batch have the bits of a store that follows, and an error leaves them unchanged."""
 
 from __future__ import annotations
 
 import gc
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf import LRJSMF, STOD, InferSettings, InputError, ScanSettings, StodSettings, infer, scan
 from streaming_jsmf.corpus.write import matrix_blocks, write_corpus
-from streaming_jsmf.moments.changes import Changes
 from tests.corpora import planted, words
 
 K, N = 3, 60
@@ -24,18 +24,20 @@ ONE: dict[str, Any] = {"scheduler": "synchronous", "workers": 1, "feature_names"
 
 
 @pytest.mark.parametrize("engine", [LRJSMF, STOD])
-def test_batches_have_the_bits_of_a_store_that_grows(engine: type, tmp_path: Path) -> None:
+def test_batches_have_the_bits_of_a_corpus_that_is_followed(engine: type, tmp_path: Path) -> None:
     found = engine(K, **ONE)
     for batch in BATCHES:
         assert found.partial_fit(csr_array(batch)) is found
-    corpora, done = [], 0
+    is_stod, corpus = engine is STOD, tmp_path / "corpus"
+    settings, done = ScanSettings(max_topics=K, third_moment=is_stod), 0
     for number, batch in enumerate(BATCHES):
-        corpora.append(write_corpus(matrix_blocks(csr_array(batch)), words(N), tmp_path / f"{number}", done))
+        one = write_corpus(matrix_blocks(csr_array(batch)), words(N), tmp_path / f"{number}", done)
         done += len(batch)
-    is_stod = engine is STOD
-    settings = ScanSettings(max_topics=K, third_moment=is_stod)
-    scan(corpora[0], tmp_path / "m", settings)
-    moments = scan(corpora[0], tmp_path / "m", changes=Changes(add=(corpora[1].root, corpora[2].root)))
+        corpus.mkdir(exist_ok=True)
+        shutil.copy(one.vocabulary_path, corpus)
+        for shard in one.shards:
+            shutil.copy(one.shard_path(shard), corpus / f"{number}-{Path(shard.name).name}")
+        moments = scan(corpus, tmp_path / "m", settings, follow=True)
     expected = infer(moments, tmp_path / "z", StodSettings(K) if is_stod else InferSettings(K))
     np.testing.assert_array_equal(found.components_, expected.arrays["word_topic"].T)
     assert found.transform(COUNTS[:7]).shape == (7, K)

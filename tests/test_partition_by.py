@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from streaming_jsmf.moments.store import Moments, open_moments
 from streaming_jsmf.topics.infer import infer
 from tests.corpora import as_lists, planted, words
 from tests.outcomes import invoked, refused
-from tests.stores import SMALL, changed, digests, half, scanned
+from tests.stores import SMALL, digests, followed, half, made_anew, scanned
 
 COUNTS = planted(600, 60, 4, seed=9).counts
 # The documents of one year are much longer than the others of their row groups.
@@ -123,17 +124,22 @@ def test_an_unusable_column_is_refused(column: str, said: str, folder: Path, tmp
 
 
 @pytest.mark.slow
-def test_a_corpus_is_added_and_removed_by_its_labels_too(folder: Path, tmp_path: Path) -> None:
+def test_a_store_follows_by_labels_too(folder: Path, tmp_path: Path) -> None:
     first, second = (
         write_labelled(tmp_path / n, rows) for n, rows in zip("ab", np.split(np.arange(600), 2), strict=True)
     )
     scanned(first, tmp_path / "m", BY_YEAR)
     before = digests(tmp_path / "m")
-    moments = changed(first, tmp_path / "m", add=[second])
+    both = shutil.copytree(first, tmp_path / "both")
+    for shard in second.glob("*.parquet"):
+        shutil.copy(shard, both / f"second-{shard.name}")
+    moments = followed(both, tmp_path / "m")
+    made_anew(both, tmp_path / "m", tmp_path / "anew")
+    assert digests(tmp_path / "m") == digests(tmp_path / "anew")
     chosen = select_partitions(moments, "1990..1991")
     whole = select_partitions(open_moments(folder / "years"), "1990..1991")
     np.testing.assert_allclose(chosen.row_sum, whole.row_sum, rtol=1e-12)
-    changed(first, tmp_path / "m", remove=[second])
+    followed(first, tmp_path / "m")
     assert digests(tmp_path / "m") == before
 
 

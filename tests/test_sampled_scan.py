@@ -249,9 +249,8 @@ def test_a_third_pass_is_made_where_it_pays(tmp_path: Path, monkeypatch: pytest.
 
 
 def split(sample: NDArray[np.float64]) -> SampleParts:
-    """Half of all documents, in three pieces."""
-    pieces = np.array_split(sample.astype(np.float32), 3)
-    return SampleParts.of(map(csr_array, pieces), sample.shape, 0.5)
+    """Half of all documents."""
+    return SampleParts.of(csr_array(sample.astype(np.float32)), 0.5)
 
 
 def test_what_is_fitted_of_a_large_sample_is_limited_and_spread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,8 +343,7 @@ def test_a_store_that_holds_more_documents_than_are_fitted_grows(
 ) -> None:
     monkeypatch.setattr(sampled, "FITTED_DOCUMENTS", 300)
     monkeypatch.setattr(eigenpairs, "SMALL_ERROR", small_error)
-    for module in (sampled, eigenpairs):
-        monkeypatch.setattr(module, "DENSE_WORDS", 10)
+    monkeypatch.setattr(sampled, "DENSE_WORDS", 10)
     scanned(halves / "a", tmp_path / "m", replace(SAMPLED, sample_share=1.0))
     grown = followed(halves / "b", tmp_path / "m")
     assert (grown.read("directions").shape[1] > 0) is (small_error < 1)

@@ -25,9 +25,8 @@ from sklearn.utils.validation import check_array, check_random_state, validate_d
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.units import iter_blocks, list_units
-from streaming_jsmf.corpus.vocabulary import VOCABULARY_NAME
 from streaming_jsmf.corpus.write import column_words, matrix_blocks, tidy_rows, wide, write_corpus
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, SettingsMismatchError
 from streaming_jsmf.inference.cvb0 import document_topics
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.typing import Floats
@@ -288,11 +287,17 @@ class KeptRows:
             remove_trees(path)
 
     def added(self, batch: Corpus, settings: ScanSettings, execution: Execution) -> tuple[KeptRows, Moments]:
-        """Add a batch to the corpus, and let the store follow. Raises the errors of ``scan`` with both unchanged."""
+        """Add a batch to the corpus, and let the store follow; if that fails, both are as before.
+
+        Raises ``InputError`` if the batch has other words, and the errors of ``scan``.
+        """
         rows = self.folder / "corpus"
         if not self.batches:
             make_directory(rows)
-            put_files([(store_path(batch.vocabulary_path, "a file"), rows / VOCABULARY_NAME)])
+            vocabulary = store_path(batch.vocabulary_path, "a file")
+            put_files([(vocabulary, rows / vocabulary.name)])
+        elif batch.vocabulary().words != open_corpus(str(rows)).vocabulary().words:
+            raise InputError(f"{batch.root} has other words than the batches before; ingest it with their words")
         new = {
             store_path(batch.shard_path(shard), "a file"): rows
             / f"batch-{self.batches:05d}-{number:05d}.parquet"
@@ -301,9 +306,14 @@ class KeptRows:
         try:
             put_files([*new.items()])
             moments = scan(str(rows), self.moments, settings, execution, follow=True)
-        except BaseException:
+        except BaseException as error:
             for path in new.values():
                 remove_file(path)
+            if isinstance(error, SettingsMismatchError):
+                raise InputError(
+                    f"{self.moments}: the store of earlier batches has settings of its own, which cannot change; set "
+                    "them as they were, or start again with a new estimator"
+                ) from error
             raise
         found = replace(self, batches=self.batches + 1, n_documents=self.n_documents + batch.n_documents)
         return found, moments
