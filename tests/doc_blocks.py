@@ -29,9 +29,6 @@ _RESULT = {
 #: Pages whose commands read the files of ``tests.doc_files``, and not those of ``tests.test_docs``.
 REAL_FILES = ("recipes.md", "languages.md")
 
-#: Options that change an existing store.
-_CHANGES = {"--add", "--remove", "--merge", "--rebase"}
-
 
 @dataclass(frozen=True)
 class Block:
@@ -77,7 +74,7 @@ def smaller(words: list[str]) -> list[str]:
 
 def result_of(words: list[str]) -> str | None:
     """Path that a command creates; None if it changes a store or creates nothing."""
-    if words[0] not in _RESULT or _CHANGES.intersection(words):
+    if words[0] not in _RESULT or "--follow" in words:
         return None
     parsed = context(words)
     arguments = [each for each in parsed.command.params if isinstance(each, click.Argument)]

@@ -174,24 +174,32 @@ class Stores:
     def exact(self) -> Path:
         return self.scanned("exact", *SCAN, "--exact", "--third-moment")
 
-    def changed(self, name: str, *options: object, of: Path | None = None) -> Path:
-        """Copy a store (by default the kept one) and change the copy."""
+    def grown(self, name: str, of: Path) -> Path:
+        """A copy of a store that has followed its corpus, which has the shards of the second one, too."""
+        return self._followed(name, of, self._corpus("both", SECOND))
+
+    def shrunk(self, name: str, of: Path) -> Path:
+        """A copy of a store that has followed its corpus, which lacks a shard."""
+        corpus = self._corpus("part")
+        (corpus / "part-00001.parquet").unlink(missing_ok=True)
+        return self._followed(name, of, corpus)
+
+    def _followed(self, name: str, of: Path, corpus: Path) -> Path:
         if name not in self._made:
-            shutil.copytree(of or self.kept(), self.root / name)
-        return self.scanned(name, *options)
+            shutil.copytree(of, self.root / name)
+        return self.scanned(name, "--follow", corpus=corpus)
+
+    def _corpus(self, name: str, *others: Path) -> Path:
+        place = self.root / name
+        if not place.exists():
+            shutil.copytree(FIRST, place)
+            for other in others:
+                for shard in other.glob("*.parquet"):
+                    shutil.copy(shard, place / f"{other.name}-{shard.name}")
+        return place
 
     def sample(self) -> Path:
         return self.scanned("sample", *SAMPLED, "--third-moment")
-
-    def merged(self) -> Path:
-        """The kept store merged with that of a corpus whose vocabulary differs in words and order."""
-        other = self.root / "other"
-        shutil.copytree(SECOND, other)
-        words = (other / "vocab.txt").read_text().split()
-        words[3], words[150], words[7] = words[7], "elsewhere", words[3]
-        (other / "vocab.txt").write_text("\n".join(words) + "\n")
-        self.scanned("second", *KEPT, corpus=other)
-        return self.changed("merged", "--merge", self.root / "second")
 
     def model(self, name: str, store: Path, *options: object) -> Path:
         if name not in self._made:
@@ -227,18 +235,13 @@ SCANS: dict[str, Callable[[Stores], Path]] = {
     "exact": Stores.exact,
     "by year": _by_year,
     "third moment later": _third_moment_later,
-    "added": lambda made: made.changed("added", "--add", SECOND),
-    "removed": lambda made: made.changed("removed", "--remove", "part-00001.parquet"),
-    "merged": Stores.merged,
-    "added, rebased": lambda made: made.changed("added-rebased", "--add", SECOND, "--rebase"),
-    "exact, added": lambda made: made.changed("exact-added", "--add", SECOND, of=made.exact()),
-    "halko, added": lambda made: made.changed("halko-added", "--add", SECOND, of=SCANS["halko"](made)),
+    "grown": lambda made: made.grown("grown", made.kept()),
+    "shrunk": lambda made: made.shrunk("shrunk", made.kept()),
+    "exact, grown": lambda made: made.grown("exact-grown", made.exact()),
+    "halko, grown": lambda made: made.grown("halko-grown", SCANS["halko"](made)),
     "sample": Stores.sample,
-    "sample, added": lambda made: made.changed("sample-added", "--add", SECOND, of=made.sample()),
-    "sample, rebased": lambda made: made.changed("rebased", "--add", SECOND, "--rebase", of=made.sample()),
-    "sample, removed": lambda made: made.changed(
-        "sample-removed", *("--remove", "part-00001.parquet"), of=made.sample()
-    ),
+    "sample, grown": lambda made: made.grown("sample-grown", made.sample()),
+    "sample, shrunk": lambda made: made.shrunk("sample-shrunk", made.sample()),
 }
 
 

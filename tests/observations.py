@@ -31,7 +31,7 @@ from streaming_jsmf.moments.store import Moments, read_store
 Observed = dict[str, dict[str, Any]]
 
 #: Stages after the basis: the keys of their parts, what they cover and their scalars depend on its bits.
-AFTER_BASIS = ("projection", "directions", "refinement", "third_moment", "eigenpairs")
+AFTER_BASIS = ("projection", "refinement", "third_moment")
 
 #: Tolerances for floating-point numbers where bits cannot be compared.
 RELATIVE, ABSOLUTE = 1e-4, 1e-7
@@ -152,10 +152,8 @@ def moments_contents(store: Path) -> Observed:
     """Settings, partitions, record keys and all arrays of a moments store, including kept parts and folds."""
     root = zarr.open_group(store, mode="r")
     manifest: dict[str, Any] = dict(root.attrs["manifest"])
-    del manifest["probes"]["numpy"]
-    manifest.pop("change", None)  # the request, which contains paths
-    for corpus in manifest["corpora"]:
-        corpus["path"] = Path(corpus["path"]).name
+    del manifest["numpy"]
+    manifest["corpus"]["path"] = Path(manifest["corpus"]["path"]).name
     found = {f"manifest/{key}": exact(value) for key, value in manifest.items()}
     found |= dict(arrays_of(root))
     records = dict(root["records"].groups())
@@ -165,7 +163,7 @@ def moments_contents(store: Path) -> Observed:
     for key, record in records.items():
         name, of_bits = names[key], key.startswith(AFTER_BASIS)
         scalars, kind = record.attrs["scalars"], bits if of_bits else exact
-        if key in ("directions", "eigenpairs"):
+        if key in ("projection", "refinement"):
             found[f"records/{name} scalars"], scalars = {"numbers": numbers(scalars)}, {}
         steps = [[step.get("content"), step.get("rows")] for step in record.attrs.get("history", [])]
         found[f"records/{name}"] = exact({"scalars": scalars, "history": steps})

@@ -323,11 +323,11 @@ def test_info_as_json(
     whole = info(made_moments)
     assert (whole["kind"], whole["complete"], whole["missing"]) == ("moments", True, [])
     assert whole["partitions"] > 1
-    [entry] = whole["corpora"]
+    entry = whole["corpus"]
     assert (entry["path"], entry["fingerprint"]) == (str(corpus), of_corpus["fingerprint"])
     assert {"word", "row_sum", "eigenvectors", "basis", "projection"} <= set(whole["digests"])
     part = info(unfinished)
-    assert (part["complete"], part["missing"]) == (False, ["projection", "eigenpairs"])
+    assert (part["complete"], part["missing"]) == (False, ["projection", "refinement"])
     assert part["projection_partitions_done"] == 0
     assert {"basis", "projection"} & set(part["digests"]) == {"basis"}
     single = info(made_model)
@@ -479,7 +479,7 @@ REFUSED: list[tuple[str, ...]] = [
     ),
     ("infer {moments} {moments} --topics 3,5", "{moments}", "not a folder of models of several K"),
     *(
-        (command, "{later}", "format version 99", "reads 3")
+        (command, "{later}", "format version 99", "reads 4")
         for command in ("info {later}", "scan {corpus} {later} SMALL", "infer {later} {new} --topics 3")
     ),
     *((f"{verb} {{later_model}}", "{later_model}", "format version 99") for verb in ("topics", "info")),
@@ -545,7 +545,7 @@ def test_a_full_disk_ends_in_one_line_and_the_scan_resumes(counts: Counts, tmp_p
     assert "Traceback" not in done.err
     assert done.err.splitlines()[-1].startswith("error: ")
     assert f"{tmp_path}: File too large" in done.err
-    assert require_unfinished(tmp_path / "m") == "basis"
+    assert require_unfinished(tmp_path / "m") == "sums"
     assert run([str(argument) for argument in arguments]) == 0
 
 
@@ -568,7 +568,7 @@ def test_a_parquet_file_truncated_while_it_is_scanned(
     with monkeypatch.context() as patch:
         patch.setattr(SumsReduction, "compute", compute_then_truncate)
         outcomes.refused(command(*arguments), 3, str(path / "part-"), "sha256")
-    assert info(tmp_path / "m")["range_partitions_done"] > 0, "committed partitions are kept"
+    assert info(tmp_path / "m")["sums_partitions_done"] > 0, "committed partitions are kept"
     for shard, data in whole.items():
         shard.write_bytes(data)
     assert command(*arguments).code == 0

@@ -20,7 +20,6 @@ from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.ingestion.columns import ColumnSummary, as_type, choose_types, summarize
 from streaming_jsmf.ingestion.sources.protocol import limits
 from streaming_jsmf.ingestion.sources.values import from_python
-from streaming_jsmf.moments.changes import Changes
 from tests.cases import each_once
 
 DRAW = random.Random(0)
@@ -397,9 +396,9 @@ def test_columns_of_added_documents_are_those_of_the_corpus(
     assert table.num_rows == 240
     (line,) = [each.message for each in caplog.records if each.levelname == "WARNING"]
     assert line.startswith("m: not all values are integers")
-    for changes in (None, Changes(add=[str(tmp_path / "d")])):
-        store = sj.scan(tmp_path / "c", tmp_path / "m", max_topics=3, partition_by="m", changes=changes)
-    assert [partition.label for partition in store.manifest.partitions] == [2, "two"]
+    for corpus, label in (("c", 2), ("d", "two")):
+        store = sj.scan(tmp_path / corpus, tmp_path / f"of-{corpus}", max_topics=3, partition_by="m")
+        assert [partition.label for partition in store.manifest.partitions] == [label]
 
 
 @pytest.mark.parametrize("scheduler", ["threads", pytest.param("processes", marks=pytest.mark.slow)])

@@ -166,10 +166,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     small = "--max-topics 5 --partition-nonzeros 1500"
     lines = (
         "simulate DRAWN --documents 200 --vocabulary-size 60 --topics 3 --seed 0",
-        f"scan A ALONE {small}",
         f"scan A MOMENTS {small} --third-moment",
-        "scan A MOMENTS --add B",
-        f"scan D MOMENTS2 {small}",
         f"scan CORPUS EXACT {small} --exact",
         f"scan A YEARS {small} --partition-by year",
         "fit CORPUS MODEL --topics 4 --steps 6",
@@ -203,16 +200,11 @@ def test_every_command_runs(
             line[1:2], line[-1] = ["DRAWN-MODEL"], "DRAWN"
         if "data_specs/uci_kos.toml" in line:
             continue  # downloaded; tests/test_ingest_kos.py runs it where its files exist
-        if "--remove" in line:
-            line[-1] = str(prepared / line[-1])  # the store knows it by the path at which it was added
         folder = Path(shutil.copytree(prepared, tmp_path / str(number)))
         with contextlib.chdir(folder), contextlib.redirect_stderr(io.StringIO()) as said:
             target = result_of(line)
             for left in (target, f"{target}.corpus", f"{target}.moments") if target else ():
                 remove(Path(left))
-            if "--add" in line:
-                shutil.rmtree("MOMENTS")
-                Path("ALONE").rename("MOMENTS")
             assert run(line) == 0, f"streaming-jsmf {' '.join(line)}: {said.getvalue()}"
             assert target is None or Path(target).exists()
 

@@ -357,7 +357,6 @@ def test_links_that_lead_nowhere_are_named(
         ("simulate {corpus} --overwrite", "is a folder, not a corpus, and is not replaced"),
         ("simulate {ingested} --overwrite", "simulate did not make this corpus"),
         ("scan {corpus} {moments} --seed 1 --overwrite --memory 1M", "--memory allows"),
-        ("scan {corpus} {moments} --overwrite --add {corpus}", "give one of them"),
         ("scan {corpus} {model} --overwrite", "is a model, not a moments store, and is not replaced"),
         ("choose-k {corpus} --topics 2,5 --seed 1 --overwrite --memory 1M --out {chosen}", "--memory allows"),
     ],

@@ -247,7 +247,7 @@ def test_a_second_scan_is_refused_and_resumes_once_the_first_is_killed(
         owner = read_owner(lock_path(store))
         assert owner is not None
         assert (owner.pid, owner.host) == (first.pid, socket.gethostname())
-        for more in ([], ["--add", corpus], ["--remove", corpus]):
+        for more in ([], ["--follow"]):
             holder = f"process {first.pid} (-c scan {corpus} {store}"
             refused(invoke(*scan, *more), 2, holder, "has been writing it for")
         assert invoke("info", store, "--json").code == 0, "reading needs no lock"

@@ -38,7 +38,7 @@ from streaming_jsmf.linalg.tensor import (
     packed_size,
     tensor_sums,
 )
-from streaming_jsmf.moments.stages.third_moment import tensor_memory
+from streaming_jsmf.moments.memory import tensor_bytes
 from tests import reference, reference_stod
 from tests.corpora import planted
 
@@ -447,7 +447,7 @@ def test_memory_is_as_planned_for_long_documents(n_words: int, width: int) -> No
     # Dense documents, more nonzeros in a batch than a block may have.
     n_documents = 2 * tensor.NONZERO_BLOCK // n_words
     shares = csr_array(np.full((n_documents, n_words), 1 / n_words, np.float32))
-    planned = tensor_memory(n_words, width) + 8 * tensor.NONZERO_BLOCK
+    planned = tensor_bytes(n_words, width) + 8 * tensor.NONZERO_BLOCK
     assert peak_of(shares, width) < planned
 
 

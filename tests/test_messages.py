@@ -22,7 +22,6 @@ from streaming_jsmf import Execution, InputError, ingest
 from streaming_jsmf.cli.main import COMMANDS
 from streaming_jsmf.config.fields import Settings, declared
 from streaming_jsmf.errors import Option, option, options_named, taking
-from streaming_jsmf.moments.changes import Changes
 from tests.corpora import planted, words
 from tests.outcomes import Command, refused
 from tests.processes import ended
@@ -125,7 +124,7 @@ def _named(module: ast.Module) -> set[str]:
 
 def test_messages_name_only_options_that_exist() -> None:
     flags = {flag for command in COMMANDS for part in command.params for flag in part.opts}
-    public = [Changes, *(getattr(streaming_jsmf, name) for name in streaming_jsmf.__all__)]
+    public = [getattr(streaming_jsmf, name) for name in streaming_jsmf.__all__]
     keywords = {name for item in public if callable(item) for name in inspect.signature(item).parameters}
     keywords |= {
         alias
@@ -187,11 +186,14 @@ def test_fit_advises_what_it_has(tmp_path: Path, invoke: Command) -> None:
     for place in ("m", "n"):
         sj.fit(table, tmp_path / place, 2, polish=False, workers=1, moments=tmp_path / "moments")
         with pytest.raises(
-            sj.InputError, match="overwrite=True to replace the store, or add of scan to extend it"
+            sj.InputError,
+            match="follow=True of scan if its corpus has changed, or overwrite=True to replace the store",
         ):
             sj.fit(table, tmp_path / "o", 2, seed=5, moments=tmp_path / "moments", overwrite=True)
     line = ("fit", table, tmp_path / "o", "--topics", 2, "--seed", 5, "--moments", tmp_path / "moments")
-    assert "--overwrite to replace the store, or --add of scan to extend it" in invoke(*line).err
+    assert (
+        "--follow of scan if its corpus has changed, or --overwrite to replace the store" in invoke(*line).err
+    )
     with options_named(), taking(["--topics"]):
         assert (
             f"lower {option.max_topics} or {option.sample_share}"

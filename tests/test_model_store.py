@@ -206,7 +206,7 @@ def test_a_failed_write_leaves_nothing(moments: Moments, tmp_path: Path) -> None
 
 def test_provenance_says_what_made_it(model_path: Path, moments: Moments) -> None:
     model = read_model(model_path)
-    [corpus] = moments.manifest.corpora
+    corpus = moments.manifest.corpus
     assert model.provenance["corpus_fingerprints"] == [corpus.fingerprint]
     assert model.provenance["versions"]["numpy"] == np.__version__
     assert set(model.provenance["stages"]) == {"eigenpairs", "rectification", "anchor_words", "words"}

@@ -45,6 +45,7 @@ from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import load_partition
 from streaming_jsmf.moments.select import select_partitions
 from streaming_jsmf.moments.stages import cooccurrence as stage_module
+from streaming_jsmf.moments.stages.eigenpairs import ProductReduction
 from streaming_jsmf.moments.stages.sums import SumsReduction
 from streaming_jsmf.moments.store import Moments, open_moments, read_store
 from streaming_jsmf.storage import arrays
@@ -203,7 +204,7 @@ def test_a_matrix_that_does_not_fit_is_refused_before_the_scan(
 ) -> None:
     with pytest.raises(InputError, match=r"exact=True needs about .*MiB.*memory allows 95.37 MiB; .*enn"):
         scanned(corpus_path, tmp_path / "m", EXACT, execution=Execution("synchronous", memory=100_000_000))
-    monkeypatch.setattr(stage_module, "machine_memory", lambda: 10_000_000)
+    monkeypatch.setattr(planning, "machine_memory", lambda: 10_000_000)
     with pytest.raises(InputError, match=r"120 x 120 co-occurrences and this machine has 9.54 MiB"):
         scanned(corpus_path, tmp_path / "m", EXACT)
     assert not (tmp_path / "m").exists()
@@ -442,22 +443,27 @@ def test_partitions_grow_with_the_size_of_their_results() -> None:
 def test_a_product_in_panels_has_the_bits_of_a_whole_one(
     corpus_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a sample there are three passes; each is made once for each panel, and a repair needs the last folds."""
+    """With a sample there are three passes; each is made once for each panel, also in a repair."""
     sampled = ScanSettings(max_topics=5, partition_nonzeros=4000, sample_share=0.5)
     whole = scan(corpus_path, tmp_path / "whole", sampled, Execution("synchronous"))
     n_words, width = whole.n_words, sampled.basis_width
     before = scan_memory(n_words, sampled, plan_partitions(UNITS, 10**9), 1, 0.5)
     monkeypatch.setattr("streaming_jsmf.moments.stages.eigenpairs.PANEL_BYTES", 4 * n_words * 4)
     assert scan_memory(n_words, sampled, plan_partitions(UNITS, 10**9), 1, 0.5) < before
-    made = scan(corpus_path, tmp_path / "panels", sampled, Execution("threads", 2))
-    assert made.digests() == whole.digests()
-    folds = [path.name for path in (tmp_path / "panels" / "records").glob("projection-fold-*")]
-    assert len(folds) == -(-width // 4)
-    for fold in (tmp_path / "panels" / "partials").glob("projection-fold-*/*"):
-        fold.write_bytes(b"")
-    (tmp_path / "panels" / "projection" / "c" / "0" / "0").unlink()
-    again = scan(corpus_path, tmp_path / "panels", sampled, Execution("synchronous"))
-    assert again.digests() == whole.digests()
+    compute, columns = ProductReduction.compute, set[tuple[int, int]]()
+
+    def noting(self: ProductReduction, source: Any) -> Any:
+        if self.basis_name == "basis":
+            columns.add(self.columns)
+        return compute(self, source)
+
+    monkeypatch.setattr(ProductReduction, "compute", noting)
+    for execution in (Execution("threads", 2), Execution("synchronous")):
+        columns.clear()
+        made = scan(corpus_path, tmp_path / "panels", sampled, execution)
+        assert made.digests() == whole.digests()
+        assert len(columns) == -(-width // 4)
+        (tmp_path / "panels" / "projection" / "c" / "0" / "0").unlink()
 
 
 def test_two_workers_find_an_even_number_of_partitions() -> None:

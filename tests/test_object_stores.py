@@ -33,7 +33,6 @@ from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.sources.listing import list_files
 from streaming_jsmf.jobs import run as jobs_run
 from streaming_jsmf.jobs.checkpoints import Checkpoints
-from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage.paths import (
     StorePath,
     child_names,
@@ -47,10 +46,9 @@ from streaming_jsmf.storage.paths import (
     store_path,
 )
 from streaming_jsmf.topics.store import open_model, read_model
-from tests.corpora import Planted, planted, words, write_corpus
+from tests.corpora import Planted, planted, with_more, words, write_corpus
 from tests.outcomes import described, invoked, printed, refused
 from tests.processes import command, finished, started, wait_for, wait_until
-from tests.stores import rename_words
 
 SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "6000")
 CHANGED = (*SETTINGS, "--scheduler", "synchronous")
@@ -525,40 +523,22 @@ def test_a_bad_corpus_leaves_nothing(memory: str, tmp_path: Path) -> None:
 
 @pytest.fixture
 def parts(documents: Planted, tmp_path: Path) -> tuple[str, str]:
-    """Two corpora with other documents of the same words."""
-    more = planted(200, 120, 5, seed=2).counts
-    halves = (("one", documents.counts[:200]), ("two", more))
-    one, two = (str(write_corpus(tmp_path / name, counts, shards=1)) for name, counts in halves)
-    return one, two
+    """A corpus, and the same with more documents."""
+    one = write_corpus(tmp_path / "one", documents.counts[:200], shards=1)
+    return str(one), str(with_more(one, tmp_path / "two", planted(200, 120, 5, seed=2).counts, shards=1))
 
 
 @pytest.mark.slow
-def test_stores_grow_shrink_and_merge_behind_urls(
-    memory: str, parts: tuple[str, str], tmp_path: Path
-) -> None:
+def test_stores_follow_behind_urls(memory: str, parts: tuple[str, str], tmp_path: Path) -> None:
     one, two = parts
     for root in (memory, str(tmp_path)):
-        printed("scan", one, f"{root}/grown", *CHANGED)
-        printed("scan", one, f"{root}/grown", "--add", two)
-        printed("scan", two, f"{root}/merged", *CHANGED)
-        printed("scan", one, f"{root}/single", *CHANGED)
-        printed("scan", two, f"{root}/merged", "--merge", f"{root}/single")
-    for name in ("grown", "merged", "single"):
+        for name in ("grown", "single"):
+            printed("scan", one, f"{root}/{name}", *CHANGED)
+        printed("scan", two, f"{root}/grown", "--follow")
+    for name in ("grown", "single"):
         require_same_moments(f"{memory}/{name}", tmp_path / name)
-    printed("scan", one, f"{memory}/grown", "--remove", two)
+    printed("scan", one, f"{memory}/grown", "--follow")
     require_same_moments(f"{memory}/grown", f"{memory}/single")
-
-
-@pytest.mark.slow
-def test_stores_with_other_words_are_not_merged_behind_a_url(memory: str, parts: tuple[str, str]) -> None:
-    one, two = parts
-    rename_words(Path(two), ["other", *words(120)[1:]])
-    printed("scan", one, f"{memory}/m", *SETTINGS)
-    printed("scan", two, f"{memory}/n", *SETTINGS)
-    before = read_store(store_path(f"{memory}/m")).digests()
-    merge = ("scan", one, f"{memory}/m", "--merge", f"{memory}/n")
-    refused(invoked(*merge), 2, "merge them in a local directory")
-    assert read_store(store_path(f"{memory}/m")).digests() == before
 
 
 # -- results of tasks that write files ------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ def test_a_full_run_keeps_no_password(tmp_path: Path, quiet: Command) -> None:
         said = quiet(*arguments)
         assert said.code == 0, (arguments, said.err)
     told = json.loads(quiet("info", f"{model}.moments", "--json").out)
-    assert [entry["path"] for entry in told["corpora"]] == [f"{HOST}/corpus"]
+    assert told["corpus"]["path"] == f"{HOST}/corpus"
     assert holders(tmp_path) == []
 
 

@@ -181,7 +181,7 @@ COUNTS = planted(500, 60, 4, length=30).counts
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Corpora a, and b with more; stores of a, and of both, without and with the third moment from the first scan on."""
+    """Corpora a, and b with more; stores of a, and of both, without and with the third moment from the start."""
     root = tmp_path_factory.mktemp("third")
     with_more(write_corpus(root / "a", COUNTS[:300]), root / "b", COUNTS[300:])
     for name, settings in (("plain", SMALL), ("third", THIRD)):
@@ -284,7 +284,7 @@ def test_documents_too_short_for_triples(tmp_path: Path, invoke: Command) -> Non
     assert "\n" not in str(caught.value)
 
 
-# -- Stores that follow and get the third moment, in either order or at once: the bits of having had it from the start --
+# -- Stores that follow and get the third moment, in any order: the bits of having had it from the start --
 
 
 SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "4000")

@@ -140,7 +140,9 @@ def _text(value: Any) -> str:
         case int():
             return f"{value:,}"
         case [Mapping(), *_]:
-            return "; ".join(f"{corpus['path']} ({_sizes(corpus)})" for corpus in value)
+            return "; ".join(map(_text, value))
+        case {"path": path}:
+            return f"{path} ({_sizes(value)})"
         case Mapping():
             return ", ".join(f"{name} {_text(item)}" for name, item in value.items())
         case list():

@@ -36,7 +36,7 @@ from streaming_jsmf.ingestion.word_choice import NEW_WORDS
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.manifest import StoreManifest, words_digest
-from streaming_jsmf.moments.scan import scan
+from streaming_jsmf.moments.scan import relocate, scan
 from streaming_jsmf.moments.store import Moments, read_store
 from streaming_jsmf.storage.kinds import SOURCE, unsuitable
 from streaming_jsmf.storage.lock import recover
@@ -241,6 +241,8 @@ def _followed(corpus: Corpus, place: StorePath, execution: Execution, listener: 
         raise InputError(
             f"{corpus.root} has other words than {place}; fit a model of it, or ingest it with these words"
         )
+    if store.manifest.corpus.path != corpus.location:
+        relocate(store, corpus)
     return scan(corpus, place, None, execution, listener, follow=True)
 
 

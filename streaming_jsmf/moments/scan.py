@@ -29,13 +29,14 @@ from streaming_jsmf.moments.manifest import (
     following,
     new_manifest,
     refuse_lost_root,
+    root_attributes,
     with_third_moment,
 )
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.records import SUMS, WORDS
 from streaming_jsmf.moments.run import run_stages, write_empty_store, write_words
 from streaming_jsmf.moments.store import Moments, open_moments, read_store
-from streaming_jsmf.storage.arrays import read_attributes
+from streaming_jsmf.storage.arrays import read_attributes, replace_attributes
 from streaming_jsmf.storage.kinds import MOMENTS, taken
 from streaming_jsmf.storage.lock import recover, sole_writer
 from streaming_jsmf.storage.paths import StorePath, node_exists, store_path
@@ -122,6 +123,13 @@ def scan(
                     write_words(stored, whole.vocabulary().words)
             run_stages(Moments(path, planned), executor, whole)
     return open_moments(path)
+
+
+def relocate(store: Moments, corpus: Corpus) -> None:
+    """Note that the corpus of a store is now at another path, where it may have changed."""
+    entry = store.manifest.corpus.model_copy(update={"path": corpus.location})
+    with sole_writer(store.path):
+        replace_attributes(store.path, root_attributes(store.manifest.changed(corpus=entry)))
 
 
 def _planned(corpus: Corpus, settings: ScanSettings, stored: Moments | None, follow: bool) -> StoreManifest:

@@ -51,9 +51,8 @@ def arguments(line: str, scheduler: str = "synchronous") -> tuple[str, ...]:
 
 
 OF_A = "scan a m --max-topics 3 --partition-nonzeros 900"
-OF_B, OF_C = (OF_A.replace("a m", f"{name} of-{name}") for name in "bc")
 SAMPLED, WITH_THIRD = f"{OF_A} --sample-share 0.5", f"{OF_A} --third-moment"
-ADD = "scan a m --add b"
+GROWN, SHRUNK = "scan b m --follow", "scan a m --follow"
 MODEL = "infer m model --topics 3 --anchor-min-df 2"
 POLISH = "polish model a polished --steps 8"
 FIT = "fit a model --topics 3 --anchor-min-df 2 --partition-nonzeros 900 --steps 8"
@@ -74,16 +73,13 @@ CASES = (
     ),
     Case("scan", OF_A),
     Case("scan-sample", SAMPLED),
-    Case("add-sample", ADD, (SAMPLED,)),
+    Case("follow-sample", GROWN, (SAMPLED,)),
     Case("scan-exact", f"{OF_A} --exact"),
     Case("scan-third-moment", WITH_THIRD),
     Case("third-moment", WITH_THIRD, (OF_A,)),
-    Case("add", ADD, (OF_A,)),
-    Case("add-third-moment", f"{ADD} --third-moment", (OF_A,)),
-    Case("remove", "scan a m --remove b", (OF_A, ADD)),
-    Case("merge", "scan a m --merge of-b", (OF_A, OF_B)),
-    Case("unite", "scan a m --merge of-c", (OF_A, OF_C)),
-    Case("replace", "scan a m --remove a --add b --merge of-c", (OF_A, OF_C)),
+    Case("follow", GROWN, (OF_A,)),
+    Case("follow-third-moment", f"{GROWN} --third-moment", (OF_A,)),
+    Case("follow-back", SHRUNK, (OF_A, GROWN)),
     Case("infer", MODEL, (OF_A,)),
     Case("infer-overwrite", f"{MODEL} --rectify palm --overwrite", (OF_A, MODEL)),
     Case("infer-stod", "infer m model --topics 3 --engine stod", (WITH_THIRD,)),
