@@ -94,7 +94,7 @@ def bare_scan(corpus: Path, store: Path) -> float:
     share = moments.manifest.sample_share
     assert share is not None, "not halko"
     documents, outside = moments.sample(), moments.settings.max_topics + GUARD_VECTORS
-    parts = SampleParts.of([documents], documents.shape, share)
+    parts = SampleParts.of(documents, share)
     total += (2 + BASIS_STEPS) * product(parts.fitted, block_width(second + GUARD_VECTORS))
     return total + OUTSIDE_STEPS * product(parts.fitted, block_width(outside))
 

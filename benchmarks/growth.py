@@ -1,15 +1,15 @@
-"""Cost of adding a tenth to a sampled store, and topics of a period from kept partitions.
+"""Cost of following a corpus that has grown by a tenth, and topics of a period from kept partitions.
 
     python -m benchmarks.growth [--documents 640000,2560000] [--words 60000] [--topics 50]
     python -m benchmarks.growth --corpus CORPUS [--topics 50]
     python -m benchmarks.growth --corpus SPEECHES --by year --span 10 [--topics 20] [--max-topics 80]
 
-The first command simulates documents (LDA, Zipf's law), scans them, adds a tenth, and scans all of them at once. It
-prints CPU seconds of one thread and the relative difference of Y Y' between the grown store and the scan of all
-documents. The second does the same with a corpus, whose last shards (one of eleven) are added. Each scan runs in its
-own process; imports and compilation are excluded. The third scans a corpus by a column of whole numbers, keeps the
-partitions, and prints mean and largest L1 distance (at most 2) between the topics of ``infer --partitions`` for a
-period and those of a scan of its documents alone.
+The first command simulates documents (LDA, Zipf's law), scans them, lets the store follow (``scan --follow``) when a
+tenth has been added, and scans all of them anew. It prints CPU seconds of one thread and the relative difference of
+Y Y' between the two stores of all documents. The second does the same with a corpus, whose last shards (one of eleven)
+are added. Each scan runs in its own process; imports and compilation are excluded. The third scans a corpus by a column
+of whole numbers, keeps the partitions, and prints mean and largest L1 distance (at most 2) between the topics of
+``infer --partitions`` for a period and those of a scan of its documents alone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ import pyarrow.parquet as pq
 from pipelines.common import options
 from pipelines.common.matching import match_topics, yy_error
 from streaming_jsmf import InferSettings, ScanSettings, infer, open_corpus, open_moments, scan
-from streaming_jsmf.moments.changes import Changes
 from streaming_jsmf.rectification.result import positive_half
 from streaming_jsmf.simulation import simulate_lda
 
@@ -48,29 +47,21 @@ def in_place(source: Path, target: Path, shards: Sequence[str]) -> Path:
     return target
 
 
-def scan_seconds(corpus: Path, moments: Path, n_topics: int, added: Path | None = None) -> float:
-    """CPU seconds of a scan, or of adding documents to one, in a fresh process."""
+def scan_seconds(corpus: Path, moments: Path, n_topics: int) -> float:
+    """CPU seconds of a scan, or of following the corpus if there is a store, in a fresh process."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_scan_seconds, (corpus, moments, n_topics, added))
+        return pool.apply(_scan_seconds, (corpus, moments, n_topics))
 
 
-def _scan_seconds(corpus: Path, moments: Path, n_topics: int, added: Path | None) -> float:
+def _scan_seconds(corpus: Path, moments: Path, n_topics: int) -> float:
     settings = ScanSettings(max_topics=n_topics)
     with tempfile.TemporaryDirectory() as folder:
         # Warm up: imports and compiled code.
-        few, other = Path(folder) / "few", Path(folder) / "other"
-        for documents, path in ((2000, few), (3000, other)):
-            simulate_lda(path, n_documents=documents, n_words=1000, n_topics=5, seed=0)
-        wanted = ScanSettings(max_topics=5)
-        scan(few, Path(folder) / "m", wanted, options.ONE_THREAD, changes=Changes(add=[str(other)]))
+        few = Path(folder) / "few"
+        simulate_lda(few, n_documents=2000, n_words=1000, n_topics=5, seed=0)
+        scan(few, Path(folder) / "m", ScanSettings(max_topics=5), options.ONE_THREAD)
     started = time.process_time()
-    scan(
-        corpus,
-        moments,
-        settings,
-        options.ONE_THREAD,
-        changes=None if added is None else Changes(add=[str(added)]),
-    )
+    scan(corpus, moments, settings, options.ONE_THREAD, follow=True)
     return time.process_time() - started
 
 
@@ -90,22 +81,20 @@ def simulated(documents: int, words: int, folder: Path) -> Path:
 
 
 def grown(every: Path, n_topics: int, folder: Path) -> list[object]:
-    """Row: documents, nonzeros, seconds of scan, addition and whole scan, addition / whole, relative error of Y Y'."""
+    """Row: documents, nonzeros, seconds of scan, following and new scan, following / new, relative error of Y Y'."""
     names = [shard.name for shard in open_corpus(every).shards]
     last = len(names) - -(-len(names) // (SHARDS + 1))
-    first, more, whole = (
-        in_place(every, folder / name, chosen)
-        for name, chosen in (("first", names[:last]), ("more", names[last:]), ("whole", names))
+    first, whole = (
+        in_place(every, folder / name, chosen) for name, chosen in (("first", names[:last]), ("whole", names))
     )
-    store, at_once = folder / "store.zarr", folder / "at_once.zarr"
+    store, anew = folder / "store.zarr", folder / "anew.zarr"
     seconds = scan_seconds(first, store, n_topics)
-    added = scan_seconds(first, store, n_topics, more)
-    once = scan_seconds(whole, at_once, n_topics)
-    halves = [positive_half(open_moments(path).eigenpairs(n_topics), n_topics) for path in (store, at_once)]
+    followed, new = (scan_seconds(whole, path, n_topics) for path in (store, anew))
+    halves = [positive_half(open_moments(path).eigenpairs(n_topics), n_topics) for path in (store, anew)]
     scanned = open_corpus(first)
-    costs = [f"{each:.1f}" for each in (seconds, added, once)]
+    costs = [f"{each:.1f}" for each in (seconds, followed, new)]
     sizes = [f"{scanned.n_documents:,}", f"{scanned.nonzeros / 1e6:.1f} M"]
-    return [*sizes, *costs, f"{added / once:.2f}", f"{yy_error(*halves):.2g}"]
+    return [*sizes, *costs, f"{followed / new:.2f}", f"{yy_error(*halves):.2g}"]
 
 
 def documents_between(source: Path, target: Path, column: str, first: int, last: int) -> Path:
@@ -149,7 +138,7 @@ def periods(
 
 
 @click.command(help=__doc__)
-@options.several("documents", [640_000], help="Documents of each simulated corpus before the addition.")
+@options.several("documents", [640_000], help="Documents of each simulated corpus before it grows.")
 @click.option("--words", default=60_000, show_default=True)
 @click.option("--topics", default=50, show_default=True)
 @click.option("--max-topics", type=int, help="Width of the scan by periods.  [default: --topics]")
@@ -158,7 +147,7 @@ def periods(
     type=click.Path(exists=True, path_type=Path),
     help="Corpus to use instead of simulations.",
 )
-@click.option("--by", help="Column of whole numbers; measure periods instead of an addition.")
+@click.option("--by", help="Column of whole numbers; measure periods instead of growth.")
 @click.option("--span", default=10, show_default=True, help="Values per period.")
 def main(
     documents: list[int],
@@ -176,7 +165,7 @@ def main(
                 click.echo("| " + " | ".join(map(str, row)) + " |")
         return
     click.echo(
-        "| documents | nonzeros | scan, CPU s | a tenth added | all at once | added / at once | Y Y' |\n"
+        "| documents | nonzeros | scan, CPU s | follow a tenth more | new scan | follow / new | Y Y' |\n"
         "|---:|---:|---:|---:|---:|---:|---:|"
     )
     for number in documents if corpus is None else [0]:

@@ -137,7 +137,7 @@ class Case:
         found, best = (
             positive_half(pairs, n_topics) for pairs in (moments.eigenpairs(n_topics, extra=0), exact)
         )
-        estimate = moments.scalars("eigenpairs")["estimated_error"]
+        estimate = moments.scalars_of("eigenvectors")["estimated_error"]
         return cls(settings, yy_error(found, best), estimate, seconds)
 
 

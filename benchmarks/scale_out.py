@@ -44,7 +44,7 @@ from streaming_jsmf.config.scan import SAMPLED_DOCUMENTS
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.order import FoldOrder, FoldStep
 from streaming_jsmf.jobs.run import Job, Part
-from streaming_jsmf.moments.stages.range import held_bytes
+from streaming_jsmf.moments.memory import held_bytes
 from streaming_jsmf.storage.objects import FILE_THREADS
 
 

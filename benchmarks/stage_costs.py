@@ -24,8 +24,9 @@ from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.jobs.order import FAN_IN, FoldStep
 from streaming_jsmf.jobs.run import Reduction, TaskGraph
 from streaming_jsmf.linalg.csr import apply_gram
+from streaming_jsmf.moments.records import DOCUMENTS
 from streaming_jsmf.moments.stages.eigenpairs import ProductReduction, column_panels
-from streaming_jsmf.moments.stages.range import DOCUMENTS, VALUES, SumsReduction
+from streaming_jsmf.moments.stages.sums import SumsReduction
 from streaming_jsmf.moments.stages.third_moment import ThirdMomentReduction
 from streaming_jsmf.storage.arrays import create_group
 
@@ -63,7 +64,7 @@ def measure_stage(
         sum(array.nbytes for name, array in partial.arrays.items() if name not in DOCUMENTS)
         for partial in (partials[0], folded)
     )
-    sampled = VALUES in partials[0].arrays
+    sampled = DOCUMENTS[-1] in partials[0].arrays
     each_byte = seconds_per_byte(folded, folder)
     seconds = computed / nonzeros
     return Costs(

@@ -297,7 +297,9 @@ class KeptRows:
             vocabulary = store_path(batch.vocabulary_path, "a file")
             put_files([(vocabulary, rows / vocabulary.name)])
         elif batch.vocabulary().words != open_corpus(str(rows)).vocabulary().words:
-            raise InputError(f"{batch.root} has other words than the batches before; ingest it with their words")
+            raise InputError(
+                f"{batch.root} has other words than the batches before; ingest it with their words"
+            )
         new = {
             store_path(batch.shard_path(shard), "a file"): rows
             / f"batch-{self.batches:05d}-{number:05d}.parquet"

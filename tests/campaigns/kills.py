@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.corpora import planted, words, write_corpus
+from tests.corpora import planted, with_more, write_corpus
 from tests.processes import SOURCE
-from tests.stores import rename_words
 
 #: Number of operations at the end of a command that are tried.
 LAST = 100
@@ -216,9 +215,9 @@ def server(base: Path) -> Iterator[Server]:
 
 def write_sources(folder: Path) -> None:
     counts = planted(120, 40, 3, length=30, seed=7).counts
-    for name, rows in zip("abc", np.array_split(counts, 3), strict=True):
-        write_corpus(folder / name, rows, shards=2, row_group_rows=10)
-    rename_words(folder / "c", [f"other{i}" if i % 2 else word for i, word in enumerate(words(40))])
+    first, more, _ = np.array_split(counts, 3)
+    a = write_corpus(folder / "a", first, shards=2, row_group_rows=10)
+    with_more(a, folder / "b", more, row_group_rows=10)
     names = [
         first + second
         for first in "bdfg"

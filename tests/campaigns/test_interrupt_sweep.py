@@ -36,7 +36,7 @@ from tests.processes import PATIENCE, Process, command, started, wait_until
 SEED = 24
 
 SWEPT = (
-    "ingest", "simulate", "scan", "scan-third-moment", "add", "remove", "merge", "infer", "fit", "polish",
+    "ingest", "simulate", "scan", "scan-third-moment", "follow", "follow-back", "infer", "fit", "polish",
     "evaluate", "transform-directory", "choose-k", "report",
 )  # fmt: skip
 WITH_WORKERS = ("ingest", "scan", "polish", "evaluate")
