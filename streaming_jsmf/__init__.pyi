@@ -15,7 +15,7 @@ from streaming_jsmf.config.inference import StodSettings as StodSettings
 from streaming_jsmf.config.ingestion import IngestRequest as IngestRequest
 from streaming_jsmf.config.requests import EvaluationRequest as EvaluationRequest
 from streaming_jsmf.config.scan import ScanSettings as ScanSettings
-from streaming_jsmf.corpus import Corpus
+from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.format import open_corpus as open_corpus
 from streaming_jsmf.corpus.units import to_dask_array as to_dask_array
 from streaming_jsmf.documents.interop import corpus_from_gensim as corpus_from_gensim
@@ -40,7 +40,6 @@ from streaming_jsmf.interface.topic_model import TopicModel as _TopicModel
 from streaming_jsmf.interface.update import Update
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution as Execution
-from streaming_jsmf.moments.changes import Changes
 from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.moments.store import open_moments as open_moments
 from streaming_jsmf.reporting.document_map import document_map as document_map
@@ -338,7 +337,7 @@ def scan(
     execution: Execution | None = ...,
     listener: Listener = ...,
     *,
-    changes: Changes | None = ...,
+    follow: bool = ...,
     overwrite: bool = ...,
     max_topics: int = ...,
     third_moment: bool = ...,

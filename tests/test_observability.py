@@ -137,7 +137,7 @@ def test_a_line_for_each_commit(clock: FakeClock, caplog: pytest.LogCaptureFixtu
         plain(Iteration("step-2", LINE_EVERY, 100, {"change": 0.5}))
     assert caplog.messages == [
         "read: part 0 committed (2 of 3, 2.00M bytes/s, 00:02 left, peak 512.00 MiB)",
-        "range: partition 0 committed (1 of 1)",
+        "sums: partition 0 committed (1 of 1)",
         "reading the source: 2 of 3 parts, 00:02 left",
         "reading the source: finished in 5.0 s",
         "improving topics 2: step 25 of at most 100",
@@ -444,7 +444,7 @@ def test_the_report_of_a_cluster(corpus: Path, tmp_path: Path) -> None:
     said = finished(command(*scan, *options))
     first, *others = said.splitlines()
     assert first.startswith("dashboard of the cluster: http")
-    assert all(line.startswith(("range: ", "projection: ")) for line in others), said
+    assert all(line.startswith(("sums: ", "projection: ")) for line in others), said
     text = report.read_text(encoding="utf-8")
     assert "Dask Performance Report" in text
     partitions = said.count(" committed ") // 2
