@@ -43,10 +43,11 @@ def test_batches_have_the_bits_of_a_corpus_that_is_followed(engine: type, tmp_pa
     assert found.transform(COUNTS[:7]).shape == (7, K)
 
 
-def test_with_exact_moments_batches_are_the_concatenation_up_to_rounding() -> None:
+@pytest.mark.parametrize("exact", [False, True])
+def test_batches_are_the_concatenation_up_to_rounding(exact: bool) -> None:
     """Every way to give documents: a matrix, a Dask array."""
-    whole = LRJSMF(K, exact=True, polish_steps=0, **ONE).fit(COUNTS)
-    grown = LRJSMF(K, exact=True, **ONE).partial_fit(BATCHES[0])
+    whole = LRJSMF(K, exact=exact, polish_steps=0, **ONE).fit(COUNTS)
+    grown = LRJSMF(K, exact=exact, **ONE).partial_fit(BATCHES[0])
     grown.partial_fit(da.from_array(BATCHES[1])).partial_fit(da.from_array(BATCHES[2], chunks=(100, N)))
     # The rectification works in single precision and stops at a change of 1e-5.
     np.testing.assert_allclose(grown.components_, whole.components_, atol=1e-4)
