@@ -25,6 +25,7 @@ from streaming_jsmf.reporting.page import packed_probabilities
 from streaming_jsmf.reporting.topics import BY_RELEVANCE, LAMBDAS, WordLists, read_word_topic
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.store import Model, read_model, read_model_panels, write_model
+from tests import reference
 from tests.corpora import planted, words
 from tests.html_pages import integers_of, page_at, probabilities_of, values_of
 from tests.outcomes import Command, refused
@@ -241,6 +242,18 @@ def test_a_topic_flows_to_what_it_was_mixed_of(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("streaming_jsmf.storage.arrays.CHUNK_BYTES", 7 * 8 * 2)
     first = saved(tmp_path / "k=2", fine @ mixture.T)
     np.testing.assert_allclose(flow(first, second, shares), shares[:, None] * mixture, atol=1e-6)
+
+
+def test_a_flow_weights_words_by_inverse_probability(tmp_path: Path) -> None:
+    """A topic that is no mixture of the others flows as weighted least squares say."""
+    draw, shares = np.random.default_rng(6), np.array([0.3, 0.7])
+    coarse, fine = (draw.dirichlet(np.full(50, 0.3), size=k).T for k in (2, 3))
+    weights = 1 / np.sqrt(coarse @ shares)[:, None]
+    expected = reference.simplex_least_squares((coarse * weights).T, (fine * weights).T)
+    unweighted = reference.simplex_least_squares(coarse.T, fine.T)
+    assert np.abs(expected - unweighted).max() > 0.05
+    found = flow(saved(tmp_path / "k=2", coarse), saved(tmp_path / "k=3", fine), shares)
+    np.testing.assert_allclose(found, shares[:, None] * expected, atol=1e-5)
 
 
 def test_models_of_other_words_are_not_levels(tmp_path: Path) -> None:

@@ -461,6 +461,22 @@ def test_what_becomes_of_topics() -> None:
     assert found.edits(edits) == TopicEdits(4, {3: "kept"}, ((1, 3),))
 
 
+def test_a_topic_whose_listed_words_are_a_part_of_it_is_what_it_was() -> None:
+    """Its other words are unknown, so their probability does not count as a change."""
+    present = topics_of(range(10), range(2, 12))
+    _, found = Succession.between(present, topics_of(range(2, 12), range(10)))
+    assert (found.distances, found.changes) == ((0.0, 0.0), ())
+
+
+def test_duplicates_of_renumbered_topics_name_their_new_numbers() -> None:
+    first, second, third = range(4), range(4, 8), range(8, 12)
+    found = topics_of(third, first, second)
+    arrays = {**found.arrays, "duplicate_of": np.array([-1, 0, -1])}
+    found = dataclasses.replace(found, arrays=arrays, provenance={"engine": "stod"})
+    model, _ = Succession.between(topics_of(first, second, third), found)
+    assert model.arrays["duplicate_of"].tolist() == [2, -1, -1]
+
+
 def test_a_new_topic_replaces_one_without_support() -> None:
     present = topics_of(range(3), range(3, 6), range(6, 9))
     start, replaced = started_from(topics_of(range(9, 12), range(6, 9), range(2)), present)

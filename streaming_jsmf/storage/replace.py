@@ -332,25 +332,27 @@ def _made_meanwhile(target: StorePath) -> InputError:
 def put_files(pairs: Sequence[tuple[StorePath, StorePath]]) -> None:
     """Put files under other names; the old names remain, so that an interruption loses nothing.
 
-    Local files are linked, or copied where there are no hard links, objects are copied by their server, and local files
-    uploaded. ``StoreError`` if an object store fails.
+    Local files are linked, or copied where there are no hard links; objects are copied by their server; other files are
+    uploaded or downloaded. ``StoreError`` if an object store fails.
     """
     in_threads(lambda pair: _put(*pair), pairs)
 
 
 def _put(made: StorePath, place: StorePath) -> None:
-    if isinstance(place, Path):
-        assert isinstance(made, Path), "nothing is downloaded"
+    if isinstance(place, Path) and isinstance(made, Path):
         try:
             os.link(made, place)
         except OSError:
             shutil.copyfile(made, place)
-        return
-    with reaching(place):
-        if isinstance(made, Path):
-            place.fs.put_file(str(made), place.path)
-        else:
-            place.fs.cp_file(made.path, place.path)
+    elif isinstance(place, Path):
+        with reaching(made):
+            made.fs.get_file(made.path, str(place))
+    else:
+        with reaching(place):
+            if isinstance(made, Path):
+                place.fs.put_file(str(made), place.path)
+            else:
+                place.fs.cp_file(made.path, place.path)
 
 
 def remove_store(path: StorePath, *, ignore_errors: bool = False) -> None:
