@@ -28,8 +28,8 @@ from streaming_jsmf.jobs.events import Event, Iteration
 from streaming_jsmf.moments.store import Moments, open_moments
 from streaming_jsmf.simulation import simulate_lda
 from streaming_jsmf.topics.infer import fit_moments
-from streaming_jsmf.topics.variables import STOD_VARIABLES
 from streaming_jsmf.topics.store import Model, read_model, write_model
+from streaming_jsmf.topics.variables import STOD_VARIABLES
 from tests.corpora import write_corpus
 from tests.outcomes import Command, printed
 from tests.stores import SYNCHRONOUS, scanned
