@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from streaming_jsmf.config import ExecutionOptions, readers_with
-from streaming_jsmf.config.fields import BASIC, Field, declared_in
+from streaming_jsmf.config.fields import BASIC, Field, declared_in, moved_to
+from streaming_jsmf.config.inference import MOVED
 from streaming_jsmf.config.readers import in_place_of_read
 from streaming_jsmf.config.requests import EXECUTION
 from streaming_jsmf.display import location
@@ -84,6 +85,11 @@ class Verb(click.Command):
         except click.NoSuchOption as error:
             if error.option_name == "--read" and any(option.name == "reader" for option in self.params):
                 raise click.UsageError(_in_place_of(given), ctx) from error
+            former = error.option_name.lstrip("-").replace("-", "_")
+            if former in MOVED and any(option.name == "engine" for option in self.params):
+                raise click.UsageError(
+                    f"{error.option_name} was removed; {moved_to(MOVED[former])}", ctx
+                ) from error
             ours = SYNONYMS.get(error.option_name.lstrip("-").replace("_", "-"), ())
             found = [name for name in ours if any(name in option.opts for option in self.params)]
             if not found:
@@ -254,7 +260,18 @@ def _attributes(field: Field) -> dict[str, Any]:
     if field.parse or field.listed or not (field.number or field.choices):
         holds_path = any(word in (field.metavar or "") for word in ("FILE", "PATH", "SHARES", "DIRECTORY"))
         return found | {"type": click.Path() if holds_path else str}
-    return found | {"type": field.number or click.Choice(field.choices)}
+    return found | {"type": field.number or _Choice(field)}
+
+
+class _Choice(click.Choice[str]):
+    """The choices of a field, which itself refuses values that earlier versions had."""
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field.choices)
+        self.moved = field.moved
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if value in self.moved else super().convert(value, param, ctx)
 
 
 topics_option = option(
