@@ -468,8 +468,8 @@ def test_parameters_are_the_settings(corpus: Path) -> None:
     scan_settings = ScanSettings(4, document_weights="uniform", partition_nonzeros=4000)
     assert about["provenance"]["scan_settings"] == scan_settings.fields()
     assert found.alpha0_ == 2
-    tensor = STOD(3, alpha0=1, restarts=5, refine="als", random_state=2, **ONE).fit(corpus)
-    assert tensor.model_.attrs["settings"] == StodSettings(3, 1, restarts=5, refine="als", seed=2).fields()
+    tensor = STOD(3, alpha0=1, restarts=5, random_state=2, **ONE).fit(corpus)
+    assert tensor.model_.attrs["settings"] == StodSettings(3, 1, restarts=5, seed=2).fields()
 
 
 def test_polished_topics_are_those_of_fit(corpus: Path, tmp_path: Path) -> None:
