@@ -21,11 +21,11 @@ CorrelationMethod = Literal["diagonal", "refined"]
 
 #: Rectifications of earlier versions, and the experiments that have them now.
 _MOVED_RECTIFIERS = {
-    "dykstra": "pipelines.jsmf_2015 OUT --methods DP",
-    "dc": "pipelines.jsmf_2015 OUT --methods DC",
+    "dykstra": "pipelines.jsmf_2015 (its method DP)",
+    "dc": "pipelines.jsmf_2015 (its method DC)",
 }
 #: The same of the tensor engine: keyword arguments, and what computes the same now.
-MOVED = dict.fromkeys(("refine", "stod_refine"), "pipelines.stod_any_k OUT")
+MOVED = dict.fromkeys(("refine", "stod_refine"), "pipelines.stod_any_k")
 #: Value of settings that are chosen from the data.
 AUTO: Literal["auto"] = "auto"
 
