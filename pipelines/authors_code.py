@@ -213,13 +213,15 @@ def tables(rows: Sequence[Row]) -> str:
         "our_seconds",
     )
     first = [[row["K"], row["rectifier"], *(number(row[name]) for name in columns)] for row in rows]
+    # Earlier results have fewer metrics.
+    names = [name for name, _ in COMPARED.values() if f"{name}: ours of ours" in rows[0]]
     kinds = ("theirs of theirs", "ours of theirs", "ours of ours")
     second = [
         [
             row["K"],
             row["rectifier"],
             kind,
-            *(number(row[f"{name}: {kind}"], 4) for name, _ in COMPARED.values()),
+            *(number(row[f"{name}: {kind}"], 4) for name in names),
         ]
         for row in rows
         for kind in kinds
@@ -227,9 +229,7 @@ def tables(rows: Sequence[Row]) -> str:
     return "\n\n".join(
         [
             markdown([*head, "their seconds", "our seconds"], first, text=2),
-            markdown(
-                ["K", "rectification", "metric, of", *(name for name, _ in COMPARED.values())], second, text=3
-            ),
+            markdown(["K", "rectification", "metric, of", *names], second, text=3),
         ]
     )
 

@@ -45,7 +45,7 @@ Floats = NDArray[np.float64]
 TRUE_TOPICS, WORDS, DOCUMENTS = 12, 1_500, 6_000
 TRUE_SUMS, ASKED_TOPICS = (0.3, 1.0, 5.0), (12, 14, 16, 24)
 
-#: Columns of the first table, after alpha0 and K, and their labels.
+#: Columns of the first table, after alpha0, K and seed, and their labels.
 ERRORS = {
     "error": "error",
     "auto": "auto",
@@ -143,7 +143,7 @@ def completed_rows(name: str, corpus: Corpus, topics: list[int], out: Path) -> I
 
 def tables(rows: list[Row]) -> str:
     of_laws = [
-        [f"{row['total']:g}", row["K"], *(number(row[name]) for name in ERRORS)]
+        [f"{row['total']:g}", row["K"], row["seed"], *(number(row[name]) for name in ERRORS)]
         for row in rows
         if "total" in row
     ]
@@ -152,7 +152,7 @@ def tables(rows: list[Row]) -> str:
         for row in rows
         if "corpus" in row
     ]
-    texts = [markdown(["alpha0", "K", *ERRORS.values()], of_laws, text=0)]
+    texts = [markdown(["alpha0", "K", "seed", *ERRORS.values()], of_laws, text=0)]
     return "\n\n".join(
         [*texts, *([markdown(["corpus", "K", *PERPLEXITIES.values()], of_texts)] if of_texts else [])]
     )
