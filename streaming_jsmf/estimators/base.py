@@ -353,8 +353,10 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         return {name: value for name, value in state.items() if name not in temporary}
 
     def __sklearn_clone__(self) -> Self:
-        # A copy has the address of a client instead of the client.
-        return super(TopicEstimator, copy(self)).__sklearn_clone__()  # type: ignore[no-any-return]
+        # A copy has the address of a client instead of the client, and a fitted vectorizer keeps its words.
+        found: Self = super(TopicEstimator, copy(self)).__sklearn_clone__()
+        found.feature_names = self.feature_names
+        return found
 
     _n_features_out = property(lambda self: len(self.components_))
 
