@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import dask.array as da
+import dask.bag as db
 import joblib
 import numpy as np
 import pandas as pd
@@ -26,6 +27,7 @@ from scipy.sparse import coo_matrix, csr_array, csr_matrix
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -283,6 +285,45 @@ def test_a_grid_search_scans_each_fold_once(tmp_path: Path) -> None:
     search = GridSearchCV(estimator, {"n_topics": [2, 3, K]}, cv=2, refit=False).fit(COUNTS)
     assert search.best_params_["n_topics"] == K
     assert [open_moments(path).settings.max_topics for path in tmp_path.iterdir()] == [K, K]
+
+
+def test_dask_ml_counts_splits_searches_and_predicts_with_topics(tmp_path: Path) -> None:
+    """dask-ml's conventions: its vectorizers and splits before the estimator, its wrapper and its search around it."""
+    from dask_ml.feature_extraction.text import CountVectorizer as BagVectorizer
+    from dask_ml.model_selection import GridSearchCV as DaskGridSearch
+    from dask_ml.model_selection import train_test_split
+    from dask_ml.wrappers import Incremental, ParallelPostFit
+
+    vectorizer = BagVectorizer()
+    counts = vectorizer.fit_transform(db.from_sequence(TEXTS, npartitions=3)).compute_chunk_sizes()
+    is_sky = da.from_array(np.array(["sky" in text for text in TEXTS], dtype=int), chunks=counts.chunks[0])
+    train, test, known, asked = train_test_split(counts, is_sky, random_state=0, test_size=0.25)
+    topics = LRJSMF(2, feature_names=vectorizer, **ONE).fit(train)
+    assert topics.model_["word"].values.tolist() == list(vectorizer.get_feature_names_out())
+    np.testing.assert_array_equal(topics.components_, LRJSMF(2, **ONE).fit(train.compute()).components_)
+
+    # Fitted once, then lazily: a task for each block, equal to the pipeline on all rows at once.
+    pipeline = make_pipeline(LRJSMF(2, feature_names=vectorizer, **ONE), LogisticRegression())
+    wrapped = ParallelPostFit(pipeline, scoring="accuracy").fit(train, known)
+    predicted = wrapped.predict(test)
+    assert (predicted.chunks, predicted.dtype) == (asked.chunks, int)
+    np.testing.assert_array_equal(predicted.compute(), pipeline.predict(test.compute()))
+    np.testing.assert_array_equal(predicted.compute(), asked.compute())
+    assert wrapped.score(test, asked) == 1.0
+    np.testing.assert_array_equal(
+        ParallelPostFit(topics).transform(test).compute(), topics.transform(test).compute()
+    )
+
+    classifier = Incremental(SGDClassifier(random_state=0), scoring="accuracy")
+    classifier.fit(topics.transform(train), known, classes=[0, 1])
+    assert classifier.score(topics.transform(test), asked) == 1.0
+
+    wanted = {"n_topics": [1, 2]}
+    estimator = LRJSMF(max_topics=2, feature_names=vectorizer, store=tmp_path / "{corpus}", **ONE)
+    search = DaskGridSearch(estimator, wanted, cv=2, scheduler="synchronous").fit(counts)
+    expected = GridSearchCV(estimator, wanted, cv=2).fit(counts.compute())
+    assert search.cv_results_["mean_test_score"].tolist() == expected.cv_results_["mean_test_score"].tolist()
+    assert search.best_estimator_.model_["word"].values.tolist() == topics.model_["word"].values.tolist()
 
 
 def test_score_is_the_log_likelihood_of_completed_documents(models: dict[type, Any], corpus: Path) -> None:
