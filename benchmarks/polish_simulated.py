@@ -4,7 +4,8 @@
 
 LDA as in `simulate`: 10,000 words, 50 topics (Dirichlet distribution of mass 200), documents of about 100 tokens, prior
 1/K per topic. Prints the mean L1 distance (at most 2) between matched topics and true topics with default settings, for
-STOD also with `--stod-alpha0 shares`, and CPU seconds of one thread for scan and inference, and for the steps.
+STOD also with alpha0 from the shares of its components, and CPU seconds of one thread for scan and inference, and for
+the steps.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import click
 from threadpoolctl import threadpool_limits
 
 from pipelines.common.matching import match_topics
+from pipelines.common.tensor_variants import share_alpha0
 from streaming_jsmf import (
     Execution,
     InferSettings,
@@ -27,6 +29,7 @@ from streaming_jsmf import (
     polish,
     scan,
 )
+from streaming_jsmf.inference.stod import core_moments
 from streaming_jsmf.simulation import read_truth, simulate_lda
 from streaming_jsmf.topics.store import Model
 
@@ -35,7 +38,7 @@ WORDS, TOPICS, LENGTH = 10_000, 50, 100
 ENGINES = {
     "LR-JSMF": InferSettings(TOPICS),
     "STOD": StodSettings(TOPICS),
-    "STOD, --stod-alpha0 shares": StodSettings(TOPICS, alpha0="shares"),
+    "STOD, alpha0 of shares": StodSettings(TOPICS),
 }
 
 ONE = Execution("synchronous")
@@ -58,6 +61,10 @@ def print_rows(folder: Path, documents: int, steps: int, seed: int) -> None:
     scanned = time.process_time() - began
     for name, settings in ENGINES.items():
         began = time.process_time()
+        if name == "STOD, alpha0 of shares":
+            settings = StodSettings(
+                TOPICS, share_alpha0(core_moments(moments.tensor_moments()), StodSettings(TOPICS))
+            )
         model = infer(moments, folder / "model", settings, workers=1, overwrite=True)
         start = time.process_time() - began
         began = time.process_time()

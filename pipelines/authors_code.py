@@ -26,6 +26,7 @@ import numpy as np
 from scipy.io import loadmat, savemat
 
 from pipelines.common import options
+from pipelines.common.authors_metrics import authors_metrics
 from pipelines.common.data import NIPS, prepared
 from pipelines.common.matching import match_topics
 from pipelines.common.methods import Setup
@@ -46,6 +47,12 @@ COMPARED = {
     "clusterDissimilarity_hard": ("dissimilarity", 1.0),
     "clusterCoherence": ("coherence", 1.0),
     "distributionLegality": ("sum_A", 1.0),
+    "marginalValidity": ("validity", 1.0),
+    "normalizedEntropy": ("entropy", 1.0),
+    "basisRank_hard": ("basis_rank_hard", 1.0),
+    "basisRank_soft": ("basis_rank_soft", 1.0),
+    "basisQuality_hard": ("basis_quality_hard", 1.0),
+    "basisQuality_soft": ("basis_quality_soft", 1.0),
 }
 
 #: Our driver, which calls their functions by name; a metric that fails is NaN, and its error is printed.
@@ -73,8 +80,10 @@ function jsmf_driver(input, output)
   u = sum(C, 2);
   Cbar = bsxfun(@rdivide, C, u);
   names = {'recoveryError', 'approximationError', 'diagonalDominancy', 'clusterSpecificity', ...
-           'clusterDissimilarity_hard', 'clusterCoherence', 'distributionLegality'};
-  arguments = {{Cbar, S, Bt}, {C, B, A}, {A}, {B, u}, {B, 20}, {B, in.D1, in.D2, 20}, {A}};
+           'clusterDissimilarity_hard', 'clusterCoherence', 'distributionLegality', 'marginalValidity', ...
+           'normalizedEntropy', 'basisRank_hard', 'basisRank_soft', 'basisQuality_hard', 'basisQuality_soft'};
+  arguments = {{Cbar, S, Bt}, {C, B, A}, {A}, {B, u}, {B, 20}, {B, in.D1, in.D2, 20}, {A}, {B, A, Bt, u}, ...
+               {Bt}, {B, S}, {B, S}, {B, S}, {B, S}};
   metrics = struct();
   for m = 1:numel(names)
     try
@@ -155,14 +164,16 @@ def read_back(found: dict[str, np.ndarray]) -> Arrays:
 def compared(codes: Path, setup: Setup, rectifier: str, n_topics: int) -> Row:
     """A row: comparison of both results, and both implementations of the metrics on their topics."""
     method = rectifier.removesuffix(" our start")
-    key = {"authors": rectifier, **setup.key(method, n_topics, 0)}
+    key = {"authors": rectifier, "compared": len(COMPARED), **setup.key(method, n_topics, 0)}
     found = setup.results.arrays(key, lambda: theirs(codes, setup, rectifier, n_topics))
     scorer = Scorer(setup)
     ours = setup.topics(method, n_topics)
     row: Row = {"rectifier": rectifier, "K": n_topics, **distances(ours, found)}
     row |= {"their_seconds": float(found["cpu_seconds"]), "our_seconds": float(ours["cpu_seconds"])}
-    measured = setup.results.row({**key, "metrics": 1}, lambda: scorer.metrics(found))
-    own = scorer.row(method, n_topics, first="")
+    measured = setup.results.row(
+        {**key, "metrics": 1}, lambda: scorer.metrics(found) | authors_metrics(found)
+    )
+    own = scorer.row(method, n_topics, first="") | authors_metrics(ours)
     for name, (metric, factor) in COMPARED.items():
         row[f"{metric}: theirs of theirs"] = float(found[f"theirs_{name}"])
         row[f"{metric}: ours of theirs"] = _times(measured[metric], factor)
@@ -202,13 +213,15 @@ def tables(rows: Sequence[Row]) -> str:
         "our_seconds",
     )
     first = [[row["K"], row["rectifier"], *(number(row[name]) for name in columns)] for row in rows]
+    # Earlier results have fewer metrics.
+    names = [name for name, _ in COMPARED.values() if f"{name}: ours of ours" in rows[0]]
     kinds = ("theirs of theirs", "ours of theirs", "ours of ours")
     second = [
         [
             row["K"],
             row["rectifier"],
             kind,
-            *(number(row[f"{name}: {kind}"], 4) for name, _ in COMPARED.values()),
+            *(number(row[f"{name}: {kind}"], 4) for name in names),
         ]
         for row in rows
         for kind in kinds
@@ -216,9 +229,7 @@ def tables(rows: Sequence[Row]) -> str:
     return "\n\n".join(
         [
             markdown([*head, "their seconds", "our seconds"], first, text=2),
-            markdown(
-                ["K", "rectification", "metric, of", *(name for name, _ in COMPARED.values())], second, text=3
-            ),
+            markdown(["K", "rectification", "metric, of", *names], second, text=3),
         ]
     )
 

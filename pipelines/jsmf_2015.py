@@ -137,7 +137,7 @@ def main(
 ) -> None:
     if quick:
         corpora, semi, words, topics, seeds, iterations = (f"nips={NIPS}",), ("nips",), 200, [3], 2, 20
-        methods = ["baseline", "DC", "AP", "Gibbs 200"]
+        methods = ["baseline", "DC", "DP", "AP", "Gibbs 200"]
     unknown = [name for name in methods if name not in METHODS]
     if unknown:
         raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(METHODS)}", param_hint="--methods")

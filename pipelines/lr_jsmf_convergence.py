@@ -32,7 +32,7 @@ from pipelines.common.scores import distances
 from pipelines.common.tables import markdown, number
 from streaming_jsmf.inference.law import low_rank_anchor_words
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.rectification.complete import alternating_projection
+from streaming_jsmf.rectification.ap import alternating_projection
 from streaming_jsmf.rectification.enn import epsilon_nonnegative
 from streaming_jsmf.topics.anchor_words import anchor_rules
 

@@ -25,7 +25,7 @@ from pipelines.common.methods import Setup
 from pipelines.common.results import Arrays, Row, publish
 from pipelines.common.scores import Scorer, distances
 from pipelines.common.tables import markdown, number
-from streaming_jsmf.evaluation.topic_shape import log_volume
+from pipelines.common.volume import log_volume
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -39,10 +39,11 @@ from pipelines.common.methods import METHODS, Setup
 from pipelines.common.results import Arrays, Row, publish
 from pipelines.common.scores import METRICS, Scorer, distances
 from pipelines.common.tables import markdown, spread
+from pipelines.common.volume import anchor_points, log_volume
 from streaming_jsmf.evaluation.coherence import NODES, incoherence_in_cooccurrence
 from streaming_jsmf.evaluation.factorization import estimated_errors
 from streaming_jsmf.evaluation.inputs import Cooccurrence, RowSketch, TopicArrays, sketch_probes
-from streaming_jsmf.evaluation.topic_shape import anchor_points, log_volume, recovery_error
+from streaming_jsmf.evaluation.topic_shape import recovery_error
 from streaming_jsmf.inference.words import characteristic_words, prominent_words
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.moments.store import Moments

@@ -183,7 +183,7 @@ class _Options10(TypedDict, total=False):
 
 class _Options11(TypedDict, total=False):
     engine: Literal["lr-jsmf", "stod"]
-    rectify: Literal["enn", "ap", "dykstra", "palm", "ipalm", "dc", "none"]
+    rectify: Literal["enn", "ap", "palm", "ipalm", "none"]
     max_iterations: int
     max_iter: int
     tolerance: float
@@ -198,16 +198,14 @@ class _Options11(TypedDict, total=False):
     correlations: Literal["diagonal", "refined"]
     cliques: int
     clique: int
-    alpha0: float | Literal["auto", "shares"] | str
-    stod_alpha0: float | Literal["auto", "shares"] | str
+    alpha0: float | Literal["auto"] | str
+    stod_alpha0: float | Literal["auto"] | str
     restarts: int
     stod_restarts: int
     iterations: int
     stod_iterations: int
     threshold: float
     stod_threshold: float
-    refine: Literal["none", "als"]
-    stod_refine: Literal["none", "als"]
 
 class _Options12(TypedDict, total=False):
     topic: int | None

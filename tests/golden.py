@@ -251,8 +251,8 @@ MODELS: dict[str, Callable[[Stores], Path]] = {
     "alternating projections": lambda made: made.model("ap", made.exact(), "--rectify", "ap"),
     "of some years": lambda made: made.model("years", _by_year(made), "--partitions", "1990..1991"),
     "stod": lambda made: made.model("stod", made.kept(), "--engine", "stod"),
-    "stod, alpha0 given, als": lambda made: made.model(
-        "als", made.kept(), "--engine", "stod", "--stod-alpha0", "1.2", "--stod-refine", "als"
+    "stod, alpha0 given": lambda made: made.model(
+        "given-alpha0", made.kept(), "--engine", "stod", "--stod-alpha0", "1.2"
     ),
     "palm, refined": lambda made: made.model(
         "palm", made.kept(), "--rectify", "palm", "--correlations", "refined"
@@ -265,12 +265,10 @@ MODELS: dict[str, Callable[[Stores], Path]] = {
     "enn of the paper": lambda made: made.model(
         *("paper", made.kept(), "--acceleration", "none", "--missing-mass", "marginals"),
     ),
-    "dykstra": lambda made: made.model("dykstra", made.exact(), "--rectify", "dykstra"),
-    "diagonal completion": lambda made: made.model("dc", made.exact(), "--rectify", "dc"),
     "given anchors": lambda made: made.model("given", made.kept(), "--anchor-words", "word0010,word0030"),
     "of a sample": lambda made: made.model("sampled", made.sample()),
-    "stod of a sample, shares": lambda made: made.model(
-        *("shares", made.sample(), "--engine", "stod", "--stod-alpha0", "shares", "--stod-threshold", 0),
+    "stod of a sample": lambda made: made.model(
+        *("sampled-stod", made.sample(), "--engine", "stod", "--stod-alpha0", "0.7", "--stod-threshold", 0),
         *("--stod-restarts", 5, "--stod-iterations", 10, "--seed", 2),
     ),
     "stod, exact": lambda made: made.model("stod-exact", made.exact(), "--engine", "stod"),

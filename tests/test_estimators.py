@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import dask.array as da
+import dask.bag as db
 import joblib
 import numpy as np
 import pandas as pd
@@ -26,6 +27,7 @@ from scipy.sparse import coo_matrix, csr_array, csr_matrix
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -285,6 +287,45 @@ def test_a_grid_search_scans_each_fold_once(tmp_path: Path) -> None:
     assert [open_moments(path).settings.max_topics for path in tmp_path.iterdir()] == [K, K]
 
 
+def test_dask_ml_counts_splits_searches_and_predicts_with_topics(tmp_path: Path) -> None:
+    """dask-ml's conventions: its vectorizers and splits before the estimator, its wrapper and its search around it."""
+    from dask_ml.feature_extraction.text import CountVectorizer as BagVectorizer
+    from dask_ml.model_selection import GridSearchCV as DaskGridSearch
+    from dask_ml.model_selection import train_test_split
+    from dask_ml.wrappers import Incremental, ParallelPostFit
+
+    vectorizer = BagVectorizer()
+    counts = vectorizer.fit_transform(db.from_sequence(TEXTS, npartitions=3)).compute_chunk_sizes()
+    is_sky = da.from_array(np.array(["sky" in text for text in TEXTS], dtype=int), chunks=counts.chunks[0])
+    train, test, known, asked = train_test_split(counts, is_sky, random_state=0, test_size=0.25)
+    topics = LRJSMF(2, feature_names=vectorizer, **ONE).fit(train)
+    assert topics.model_["word"].values.tolist() == list(vectorizer.get_feature_names_out())
+    np.testing.assert_array_equal(topics.components_, LRJSMF(2, **ONE).fit(train.compute()).components_)
+
+    # Fitted once, then lazily: a task for each block, equal to the pipeline on all rows at once.
+    pipeline = make_pipeline(LRJSMF(2, feature_names=vectorizer, **ONE), LogisticRegression())
+    wrapped = ParallelPostFit(pipeline, scoring="accuracy").fit(train, known)
+    predicted = wrapped.predict(test)
+    assert (predicted.chunks, predicted.dtype) == (asked.chunks, int)
+    np.testing.assert_array_equal(predicted.compute(), pipeline.predict(test.compute()))
+    np.testing.assert_array_equal(predicted.compute(), asked.compute())
+    assert wrapped.score(test, asked) == 1.0
+    np.testing.assert_array_equal(
+        ParallelPostFit(topics).transform(test).compute(), topics.transform(test).compute()
+    )
+
+    classifier = Incremental(SGDClassifier(random_state=0), scoring="accuracy")
+    classifier.fit(topics.transform(train), known, classes=[0, 1])
+    assert classifier.score(topics.transform(test), asked) == 1.0
+
+    wanted = {"n_topics": [1, 2]}
+    estimator = LRJSMF(max_topics=2, feature_names=vectorizer, store=tmp_path / "{corpus}", **ONE)
+    search = DaskGridSearch(estimator, wanted, cv=2, scheduler="synchronous").fit(counts)
+    expected = GridSearchCV(estimator, wanted, cv=2).fit(counts.compute())
+    assert search.cv_results_["mean_test_score"].tolist() == expected.cv_results_["mean_test_score"].tolist()
+    assert search.best_estimator_.model_["word"].values.tolist() == topics.model_["word"].values.tolist()
+
+
 def test_score_is_the_log_likelihood_of_completed_documents(models: dict[type, Any], corpus: Path) -> None:
     found = models[LRJSMF]
     expected = Completer.of(found.components_.T, found.alpha_, COUNTS.sum(axis=0)).complete(csr_array(COUNTS))
@@ -468,8 +509,8 @@ def test_parameters_are_the_settings(corpus: Path) -> None:
     scan_settings = ScanSettings(4, document_weights="uniform", partition_nonzeros=4000)
     assert about["provenance"]["scan_settings"] == scan_settings.fields()
     assert found.alpha0_ == 2
-    tensor = STOD(3, alpha0=1, restarts=5, refine="als", random_state=2, **ONE).fit(corpus)
-    assert tensor.model_.attrs["settings"] == StodSettings(3, 1, restarts=5, refine="als", seed=2).fields()
+    tensor = STOD(3, alpha0=1, restarts=5, random_state=2, **ONE).fit(corpus)
+    assert tensor.model_.attrs["settings"] == StodSettings(3, 1, restarts=5, seed=2).fields()
 
 
 def test_polished_topics_are_those_of_fit(corpus: Path, tmp_path: Path) -> None:

@@ -245,7 +245,6 @@ def test_the_lines_are_the_metrics_of_the_schema() -> None:
     parts = {"specificity": ["2015", "2021"], "mst_incoherence": ["cooccurrence", "documents"]}
     parts["coherence"] = ["mimno_2011", "jsmf_2015", "softclique"]
     parts["perplexity"] = ["model", "unigram", "tokens_without_mass"]
-    parts |= {"basis_rank": ["hard", "soft"], "basis_quality": ["hard", "soft"]}
     expected = {f"{name}.{part}" for name, names in parts.items() for part in names}
     assert {line.path for line in SHOWN} == expected | (known.keys() - parts.keys())
 
@@ -266,7 +265,7 @@ def test_models_of_several_k_are_in_one_table(evaluate: Evaluate, fitted: Path, 
     assert json.loads(evaluate(models, "--json").out) == documents
     lines = {line.split()[0]: line.split()[1:] for line in shown.out.splitlines() if line}
     assert lines["metric"] == ["k=3", "k=5", "better"]
-    for name, better in (("distinct_share", max), ("entropy", None), ("recovery", min)):
+    for name, better in (("distinct_share", max), ("hoyer_sparsity", None), ("recovery", min)):
         values = [document["metrics"][name] for document in documents]
         best = None if better is None else values.index(better(values))
         told = [f"{value:.4g}{'*' if place == best else ''}" for place, value in enumerate(values)]

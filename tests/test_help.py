@@ -16,6 +16,7 @@ from typing import Any
 import click
 import pytest
 
+import streaming_jsmf as sj
 from streaming_jsmf import InputError
 from streaming_jsmf.cli.main import COMMANDS, cli
 from streaming_jsmf.cli.verb import Verb
@@ -100,6 +101,28 @@ def test_the_removed_read_is_answered_with_the_option(verb: str, invoke: Command
             refused(invoke(verb, "a", "b", *spelled), 2, f"--read KEY=VALUE was removed; use {now}; see")
     both = ("--read", "user=who", "--read", "names_header=false")
     refused(invoke(verb, "a", "b", *both), 2, "use --user who --names-header false; see")
+
+
+def test_an_experiment_that_is_no_option_any_more_is_answered_with_its_place(invoke: Command) -> None:
+    moved = {
+        ("--rectify", "dykstra"): "pipelines.jsmf_2015 (its method DP)",
+        ("--rectify", "dc"): "pipelines.jsmf_2015 (its method DC)",
+        ("--stod-alpha0", "shares"): "pipelines.stod_any_k",
+        ("--stod-refine", "als"): "pipelines.stod_any_k",
+    }
+    for (option, value), place in moved.items():
+        for verb in ("infer", "fit"):
+            given = ("a", "b", "--topics", 3, "--engine", "stod" if "stod" in option else "lr-jsmf")
+            named = option if "refine" in option else f"{option} {value}"
+            said = f"{named} was removed; it is an experiment in the repository of this package now: python -m {place}"
+            refused(invoke(verb, *given, option, value), 2, said)
+    for keywords in ({"rectify": "dc"}, {"engine": "stod", "alpha0": "shares"}, {"stod_refine": "als"}):
+        with pytest.raises(
+            (InputError, TypeError), match="was removed; it is an experiment in the repository"
+        ):
+            sj.fit("a", n_topics=3, **keywords)
+    with pytest.raises(InputError, match="rectify is 'x'; give one of enn, ap, palm, ipalm, none"):
+        sj.fit("a", n_topics=3, rectify="x")
 
 
 @pytest.mark.parametrize("verb", NAMES)

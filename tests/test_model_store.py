@@ -26,8 +26,8 @@ from streaming_jsmf.inference.words import label_words, topic_labels
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.topics.infer import fit_moments
-from streaming_jsmf.topics.parameters import MODEL_VARIABLES
 from streaming_jsmf.topics.store import model_names, read_model, write_model
+from streaming_jsmf.topics.variables import MODEL_VARIABLES
 from tests import reference, reference_anchors
 from tests.corpora import Planted
 from tests.damage import rewritten

@@ -25,6 +25,7 @@ from pipelines import (
     near_ties,
     one_pass,
     softclique,
+    stod_any_k,
     stod_fig1,
     stod_fig2,
     stod_tables,
@@ -107,6 +108,7 @@ MAKERS: dict[str, Callable[[Rows], str]] = {
     **dict.fromkeys(("stod_fig2_kos", "stod_fig2_nips"), stod_fig2.table),
     "near_ties": near_ties.table,
     "tod_dense": tod_dense.table,
+    "stod_any_k": stod_any_k.tables,
     "fig4_groups": lambda rows: lr_jsmf_fig4.group_table(rows, (4, 5)),
 }
 

@@ -18,13 +18,9 @@ from streaming_jsmf.errors import InputError, TooFewFactorsError
 from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.panels import panel_threads
 from streaming_jsmf.moments.store import Moments
-from streaming_jsmf.rectification import complete, enn
+from streaming_jsmf.rectification import ap, enn
 from streaming_jsmf.rectification import palm as palm_module
-from streaming_jsmf.rectification.complete import (
-    alternating_projection,
-    completed_diagonal,
-    diagonal_completion,
-)
+from streaming_jsmf.rectification.ap import alternating_projection
 from streaming_jsmf.rectification.enn import epsilon_nonnegative
 from streaming_jsmf.rectification.palm import (
     SymmetricOperator,
@@ -45,45 +41,10 @@ from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.store import Model
 from tests import reference
 from tests.corpora import Planted, planted, write_corpus
+from tests.spectra import SPECTRA, K, exact_low_rank, pairs_of
 from tests.stores import SMALL, dense, scanned
 
 Floats = NDArray[np.float64]
-
-#: Topics of each matrix.
-K = 4
-
-
-def exact_low_rank(n_words: int = 80) -> Floats:
-    """B A B' of separable topics: rank K, non-negative, sum 1."""
-    rng = np.random.default_rng(6)
-    b = rng.dirichlet(np.full(n_words, 0.3), size=K).T
-    b[:K] = np.diag(rng.uniform(0.05, 0.1, K))
-    b /= b.sum(axis=0)
-    theta = rng.dirichlet(np.full(K, 0.3), size=300)
-    return b @ (theta.T @ theta / 300) @ b.T
-
-
-def slow_decay(n_words: int = 90) -> Floats:
-    """An indefinite matrix with eigenvalues of order 1 / j and noise."""
-    rng = np.random.default_rng(7)
-    left, _ = np.linalg.qr(np.abs(rng.standard_normal((n_words, n_words))))
-    c = np.maximum((left / np.arange(1, n_words + 1)) @ left.T + 0.005, 0)
-    return c / c.sum()
-
-
-SPECTRA = {
-    "low rank": exact_low_rank,
-    "clean topics": lambda: reference.cooccurrence(planted(300, 90, K, seed=3).counts),
-    "negative tail": lambda: reference.cooccurrence(planted(400, 70, K, length=4, seed=4).counts),
-    "no gap": lambda: reference.cooccurrence(planted(80, 80, 6, length=25, seed=5).counts),
-    "slow decay": slow_decay,
-}
-
-
-def pairs_of(c: Floats, count: int = K + 10) -> Eigenpairs:
-    exact = reference.truncated_eig(c, count)
-    return Eigenpairs(exact.values, exact.vectors)
-
 
 # -- All rectifications as arrays: one contract for their results, and each algorithm against the operator_of oracle --
 
@@ -95,14 +56,14 @@ def spectrum(request: pytest.FixtureRequest) -> Floats:
 
 @pytest.fixture(autouse=True)
 def _several_panels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(complete, "PANEL_ROWS", 13)
+    monkeypatch.setattr(ap, "PANEL_ROWS", 13)
 
 
 def operator_of(c: Floats) -> SymmetricOperator:
     return SymmetricOperator(lambda x: c @ x, float(np.sum(c**2)))
 
 
-EACH = pytest.mark.parametrize("name", ["enn", "plain enn", "ap", "dykstra", "palm", "ipalm"])
+EACH = pytest.mark.parametrize("name", ["enn", "plain enn", "ap", "palm", "ipalm"])
 
 
 def rectified(
@@ -122,7 +83,7 @@ def rectified(
         return epsilon_nonnegative(pairs, k, acceleration="momentum" if name == "enn" else "none", **stop)
     if name in ("palm", "ipalm"):
         return palm(operator_of(c), pairs, k, inertial=name == "ipalm", **stop)
-    return alternating_projection(c.copy(), pairs, k, dykstra=name == "dykstra", **stop)
+    return alternating_projection(c.copy(), pairs, k, **stop)
 
 
 @EACH
@@ -182,15 +143,6 @@ def test_alternating_projection_is_that_of_the_oracle(spectrum: Floats) -> None:
     assert tail[-1] <= max(0.2 * tail[0], 1e-9)
 
 
-def test_dykstra_is_that_of_the_oracle(spectrum: Floats) -> None:
-    expected = reference.dykstra(spectrum, K, 15)
-    result = rectified("dykstra", spectrum, max_iterations=15, tolerance=0)
-    assert result.matrix is not None
-    assert result.matrix.min() >= 0
-    np.testing.assert_allclose(result.matrix, expected, atol=1e-7 * expected.max())
-    assert yy_error(result.rectified, reference.positive_factor(expected, K)) < 1e-6
-
-
 # PALM
 
 
@@ -246,71 +198,6 @@ def test_the_operators_are_the_matrices_they_stand_for() -> None:
         ):
             np.testing.assert_allclose(operator.multiply(x), matrix @ x, rtol=1e-10, atol=1e-8)
             assert operator.squared_norm == pytest.approx(np.sum(matrix**2), rel=1e-10)
-
-
-# Diagonal completion
-
-
-@pytest.mark.parametrize("spectrum", SPECTRA)
-def test_a_halving_solves_the_oracles_system(spectrum: str) -> None:
-    c = SPECTRA[spectrum]()
-    permutation = np.random.default_rng(1).permutation(len(c))
-    a, b = np.split(permutation, [len(c) // 2])
-    found = complete._halving_estimate(c, np.diagonal(c).copy(), K, permutation)
-    scale = np.abs(np.diagonal(c)).max()
-    np.testing.assert_allclose(found[a], reference.completed_half(c, a, b, K), atol=1e-8 * scale)
-    np.testing.assert_allclose(found[b], reference.completed_half(c, b, a, K), atol=1e-8 * scale)
-
-
-def test_a_lost_diagonal_is_found_again() -> None:
-    # Lengths of rows differ from word to word, so a permutation that is not undone cannot pass.
-    c = exact_low_rank()
-    spoilt = c.copy()
-    np.fill_diagonal(spoilt, 0.0)
-    result = diagonal_completion(spoilt, K)
-    assert result.matrix is not None
-    np.testing.assert_allclose(np.diagonal(result.matrix), np.diagonal(c), atol=1e-6 * np.diagonal(c).max())
-    assert result.matrix.sum() == pytest.approx(1)
-    assert yy_error(result.rectified, reference.positive_factor(c, K)) < 1e-5
-
-
-def test_the_diagonal_is_the_non_negative_median_over_halvings() -> None:
-    c = SPECTRA["negative tail"]()
-    old = np.diagonal(c).copy()
-    permutations = [complete._permutation(len(c), 3, i) for i in range(5)]
-    estimates = np.array([complete._halving_estimate(c, old, K, p) for p in permutations])
-    assert len({tuple(p) for p in permutations}) == 5
-    result, whole = diagonal_completion(c.copy(), K, halvings=5, seed=3), c.copy()
-    np.fill_diagonal(whole, np.maximum(np.median(estimates, axis=0), 0))
-    np.testing.assert_allclose(result.matrix, whole / whole.sum(), rtol=1e-12)
-    assert (result.iterations, result.converged) == (5, True)
-    change = np.linalg.norm(np.diagonal(whole) - old) / np.linalg.norm(c)
-    assert result.change == pytest.approx(change)
-    assert not np.array_equal(
-        diagonal_completion(c.copy(), K, halvings=5, seed=4).rectified, result.rectified
-    )
-    assert diagonal_completion(c.copy(), K).iterations == complete.HALVINGS
-
-
-def test_a_word_that_spans_a_direction_alone_keeps_its_entry() -> None:
-    basis = np.zeros((6, 2))
-    basis[0, 0] = 1.0
-    basis[1:, 1] = 1 / np.sqrt(5)
-    off = 0.2 * (1 - np.eye(6))
-    off[0] = off[:, 0] = 0.0
-    found = completed_diagonal(off, basis, np.full(6, 0.7))
-    np.testing.assert_allclose(found, [0.7, 0.2, 0.2, 0.2, 0.2, 0.2], atol=1e-10)
-    # In a subspace of all words, no equation is left, whatever rounding makes of it.
-    rotation, _ = np.linalg.qr(np.random.default_rng(0).standard_normal((6, 6)))
-    np.testing.assert_array_equal(completed_diagonal(off, rotation, np.full(6, 0.7)), np.full(6, 0.7))
-
-
-def test_completion_of_missing_words_stays_finite() -> None:
-    c = SPECTRA["clean topics"]().copy()
-    c[5] = c[:, 5] = 0.0
-    result = diagonal_completion(c, K, halvings=3)
-    assert np.isfinite(result.rectified).all()
-    assert result.rectified[5] == pytest.approx(0, abs=1e-9)
 
 
 # -- ENN against the dense oracle, which stores E; its momentum against its own printed steps --
@@ -499,7 +386,6 @@ def test_words_that_never_occur_keep_a_zero_row_and_change_nothing(by_word: bool
 
 
 TOPICS = 5
-NEED_THE_WHOLE = ("ap", "dykstra", "dc")
 
 
 @pytest.fixture(scope="module")
@@ -524,14 +410,12 @@ def oracle(name: str, documents: Planted) -> np.ndarray:
         return reference.enn(c, TOPICS, len(c), 40)
     if name == "ap":
         return reference.alternating_projection(c, TOPICS, 40).factor
-    if name == "dykstra":
-        return reference.positive_factor(reference.dykstra(c, TOPICS, 40), TOPICS)
     if name == "palm":
         return reference.palm(c, TOPICS, 40)[-1].Y
     return reference.positive_factor(c, TOPICS)
 
 
-@pytest.mark.parametrize("name", ["enn", "ap", "dykstra", "palm", "none"])
+@pytest.mark.parametrize("name", ["enn", "ap", "palm", "none"])
 def test_the_model_holds_what_the_oracle_finds(name: str, exact: Moments, documents: Planted) -> None:
     model = fitted(exact, name, max_iterations=40, tolerance=0.0, acceleration="none")
     assert yy_error(model.arrays["rectified"], oracle(name, documents)) < 2e-3
@@ -543,22 +427,14 @@ def test_the_model_holds_what_the_oracle_finds(name: str, exact: Moments, docume
 
 
 def test_what_a_method_lacks_is_said_before_it_runs(
-    usual: Moments, exact: Moments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    usual: Moments, exact: Moments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = f"{usual.path}: rectify='ap' needs the whole co-occurrences; scan with exact=True, or use"
     with pytest.raises(InputError, match=wanted):
         fitted(usual, "ap")
-    for counts, said in (
-        (np.repeat(DEGENERATE["one word per document"], 9, axis=0), "no document has two different words"),
-        (planted(200, 9, 5, length=30, seed=1).counts, "9 words are too few for 5 topics"),
-    ):
-        corpus = write_corpus(tmp_path / said, counts)
-        moments = scanned(corpus, tmp_path / f"m {said}", ScanSettings(max_topics=TOPICS, exact=True))
-        with pytest.raises(InputError, match=said):
-            fit_moments(moments, InferSettings(2 if "two" in said else TOPICS, rectify="dc"))
     monkeypatch.setattr(requirements, "machine_memory", lambda: 50_000)
     with pytest.raises(InputError, match=r"120 words and this machine has 48.83 kiB; use rectify='enn'"):
-        fitted(exact, "dc")
+        fitted(exact, "ap")
 
 
 @pytest.mark.parametrize("name", ["palm", "ipalm"])
@@ -590,7 +466,7 @@ def test_more_topics_than_the_corpus_has_directions(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", counts)
     for exactly in (False, True):
         moments = scanned(corpus, tmp_path / f"m{exactly}", ScanSettings(max_topics=TOPICS, exact=exactly))
-        for name in {*get_args(Rectifier)} - {*(() if exactly else NEED_THE_WHOLE)}:
+        for name in {*get_args(Rectifier)} - {*(() if exactly else ("ap",))}:
             with pytest.raises(
                 TooFewFactorsError, match=r"have 3 positive eigenvalues, 5 topics were asked for"
             ):

@@ -117,6 +117,11 @@ def test_bars_are_the_probabilities_of_the_words(model: Path) -> None:
         assert [label.get_text() for label in axes.get_yticklabels()] == arrays["word"][ids].tolist()
         assert "%" in axes.get_xlabel()
     assert len([axes for axes in plot_topics(model).axes if axes.patches]) == K
+    # More than the model lists, and more than there are.
+    assert [len(axes.patches) for axes in plot_topics(model, [1], words=25).axes] == [25]
+    assert [len(axes.patches) for axes in plot_topics(model, [1], words=999).axes] == [len(arrays["word"])]
+    with pytest.raises(InputError, match="words is 0"):
+        plot_topics(model, words=0)
 
 
 def test_correlations_are_against_chance_in_the_order_of_the_tree(correlated: Path) -> None:

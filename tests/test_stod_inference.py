@@ -9,13 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import StodSettings
-from streaming_jsmf.inference.correlations import HIGHEST_SUM, LOWEST_SUM
 from streaming_jsmf.inference.stod import (
     NoTopicsError,
     TensorTopics,
     core_moments,
-    cube,
-    find_alpha0,
     second_moment,
     tensor_topics,
     whiten,
@@ -32,27 +29,16 @@ from streaming_jsmf.inference.stod_recovery import (
     mix,
     noise_of,
     recover,
-    refine,
 )
 from streaming_jsmf.inference.words import prominent_words
 from streaming_jsmf.linalg.tensor import BasisMoments
 from tests import reference_stod
 from tests.corpora import planted
+from tests.exact_tensors import ALPHA, in_basis, law, tensor_of
 
 Floats = NDArray[np.float64]
 
-ALPHA = np.array([0.9, 0.6, 0.3, 0.2])
 PLAIN = StodSettings(n_topics=4)
-
-
-def law(n_words: int = 40) -> Floats:
-    return np.random.default_rng(1).dirichlet(np.full(n_words, 0.3), size=ALPHA.size).T
-
-
-def in_basis(exact: reference_stod.Moments, basis: Floats) -> BasisMoments:
-    third = np.einsum("xyz,xi,yj,zk->ijk", exact.third, basis, basis, basis, optimize=True)
-    i, j, k = np.indices(third.shape)
-    return BasisMoments(basis, exact.first, exact.second @ basis, third[(i <= j) & (j <= k)])
 
 
 def topics_at(moments: BasisMoments, alpha0: float, settings: StodSettings = PLAIN) -> TensorTopics:
@@ -83,44 +69,6 @@ def test_exact_moments_give_the_topics_and_the_prior_back(
     assert found.recovered.discarded == 0
     assert found.residuals.max() < 1e-10
     assert list(found.recovered.duplicate_of) == [-1] * 4
-
-
-@pytest.mark.parametrize("truth", [0.3, 1.0, 5.0])
-def test_alpha0_is_found_from_exact_moments(truth: float) -> None:
-    basis = np.eye(40)
-    moments = in_basis(reference_stod.population_moments(law(), ALPHA / ALPHA.sum() * truth), basis)
-    seen: list[tuple[int, float, float]] = []
-    found = find_alpha0(core_moments(moments), PLAIN, lambda *step: seen.append(step))
-    assert found == pytest.approx(truth, rel=2e-3)
-    assert [number for number, *_ in seen] == list(range(1, len(seen) + 1))
-    assert len(seen) < 20
-    sums = [total for _, _, total in sorted(seen, key=lambda step: step[1])]
-    assert sums == sorted(sums, reverse=True), "the sum of the shares falls as alpha0 grows"
-
-
-@pytest.mark.parametrize(("factor", "end"), [(0.1, HIGHEST_SUM), (10.0, LOWEST_SUM)])
-def test_alpha0_beyond_the_range_ends_at_its_limit(factor: float, end: float) -> None:
-    basis = np.eye(40)
-    core = core_moments(in_basis(reference_stod.population_moments(law(), ALPHA), basis))
-    # A third moment too small gives shares too large, whatever alpha0 is.
-    shrunk = replace(core, third=factor * core.third, mean=0 * core.mean)
-    assert find_alpha0(shrunk, PLAIN) == end
-
-
-@pytest.mark.parametrize("truth", [0.03, 0.87, 12.0])
-def test_noise_far_from_alpha0_does_not_mislead_the_search(
-    truth: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Components of noise may have any shares: above 20 they seem too large here, and below .012 too small."""
-
-    def share_sum(_: object, alpha0: float, __: object) -> float:
-        if not 0.012 < alpha0 < 20:
-            return 3.0 if alpha0 > 1 else 0.3
-        return 1.0 - 0.1 * np.log(alpha0 / truth)
-
-    monkeypatch.setattr("streaming_jsmf.inference.stod._share_sum", share_sum)
-    found = find_alpha0(None, PLAIN)  # type: ignore[arg-type]
-    assert found == pytest.approx(truth, rel=2e-3)
 
 
 @pytest.mark.parametrize("alpha0", [0.1, 1.5, 10.0])
@@ -160,10 +108,6 @@ def test_whitening_whitens_and_takes_the_largest_algebraic(counted: reference_st
     assert np.isinf(whiten(core, 1.5, 24).gaps[-1]), "where the next eigenvalue is not positive"
 
 
-def tensor_of(values: Floats, vectors: Floats) -> Floats:
-    return np.asarray(sum(value * cube(vector) for value, vector in zip(values, vectors.T, strict=True)))
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_the_restarts_find_all_components_whatever_the_seed(seed: int) -> None:
     vectors, values = (
@@ -181,20 +125,6 @@ def test_a_zero_tensor_has_zero_components() -> None:
     found = decompose(np.zeros((3, 3, 3)), restarts=2, iterations=2, seed=0)
     assert list(found.values) == [0, 0, 0]
     assert np.isfinite(found.vectors).all()
-
-
-def test_the_refinement_fits_components_that_are_not_orthogonal() -> None:
-    rng = np.random.default_rng(4)
-    vectors = np.linalg.qr(rng.standard_normal((6, 6))).Q + 0.08 * rng.standard_normal((6, 6))
-    vectors /= np.linalg.norm(vectors, axis=0)
-    values = np.linspace(1, 2, 6)
-    tensor = tensor_of(values, vectors)
-    rough = decompose(tensor, restarts=20, iterations=30, seed=0)
-    fine = refine(tensor, rough, 500)
-    assert abs(np.sort(rough.values) - values).max() > 1e-3
-    order = np.argsort(fine.values)
-    np.testing.assert_allclose(fine.values[order], values, atol=1e-8)
-    np.testing.assert_allclose(fine.vectors[:, order], vectors, atol=1e-8)
 
 
 def test_the_moments_limit_the_number_of_topics(population: reference_stod.Moments) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from scipy import sparse
 
 from pipelines.common import peers, rand_eig
 from pipelines.common.bags import read_counts
+from pipelines.common.diagonal_completion import diagonal_completion
+from pipelines.common.dykstra import dykstra_projection
 from pipelines.common.options import ONE_THREAD
 from pipelines.common.results import Arrays, Results
 from streaming_jsmf import InferSettings, PolishSettings, ScanSettings, infer, polish, scan
@@ -39,6 +41,9 @@ Floats = NDArray[np.float64]
 #: Halko et al., as in the paper, with as many columns as the factor of the others.
 Store = Literal["exact", "usual", "capped", "sampled", "one-pass"]
 
+#: Rectifications that only the experiments have: diagonal completion, and Dykstra's projections.
+Experiment = Literal["dc", "dykstra"]
+
 #: Fraction of documents in a sampled scan; by default it would use all documents of such small corpora.
 SAMPLED_SHARE = 0.25
 
@@ -56,7 +61,7 @@ class Method:
     ``projected``: number of random directions to which the rows of C are projected before anchors are selected.
     """
 
-    rectify: Rectifier = "none"
+    rectify: Rectifier | Experiment = "none"
     store: Store = "exact"
     whole: bool = False
     anchors: AnchorMethod = "pivoted-qr"
@@ -191,7 +196,7 @@ class Setup:
     def settings(self, method: Method, n_topics: int) -> InferSettings:
         return InferSettings(
             n_topics,
-            rectify=method.rectify,
+            rectify="none" if method.rectify in get_args(Experiment) else method.rectify,  # type: ignore[arg-type]
             anchors=method.anchors,
             max_iterations=method.iterations or self.max_iterations,
             tolerance=self.tolerance,
@@ -268,6 +273,11 @@ def _rectified(method: Method, moments: Moments, settings: InferSettings, seed: 
         pairs = rand_eig.rand_eig(times, size, settings.n_topics, method.power, seed, shift)
     else:
         pairs = moments.eigenpairs(settings.n_topics)
+    stop = {"max_iterations": settings.max_iterations, "tolerance": settings.tolerance}
+    if method.rectify == "dc":
+        return diagonal_completion(moments.cooccurrence(), settings.n_topics, seed=moments.settings.seed)
+    if method.rectify == "dykstra":
+        return dykstra_projection(moments.cooccurrence(), pairs, settings.n_topics, **stop)
     if method.checked is None:
         return rectify(moments, pairs, settings, 1, silent)
     return epsilon_nonnegative(
@@ -275,8 +285,7 @@ def _rectified(method: Method, moments: Moments, settings: InferSettings, seed: 
         settings.n_topics,
         checked_words=method.checked(settings.n_topics),
         acceleration=method.acceleration,
-        max_iterations=settings.max_iterations,
-        tolerance=settings.tolerance,
+        **stop,
     )
 
 

@@ -13,11 +13,11 @@ from pipelines.common.bags import cooccurrence_counts
 from pipelines.common.matching import match_topics, yy_error
 from pipelines.common.methods import Setup
 from pipelines.common.results import Arrays, Row
+from pipelines.common.volume import anchor_points, log_relative_volume, log_volume
 from streaming_jsmf.evaluation import coherence, topic_shape
 from streaming_jsmf.evaluation.coherence import incoherence_in_cooccurrence
 from streaming_jsmf.evaluation.factorization import factorization_errors
 from streaming_jsmf.evaluation.inputs import Cooccurrence, TopicArrays
-from streaming_jsmf.evaluation.topic_shape import anchor_points, log_relative_volume, log_volume
 from streaming_jsmf.inference.words import prominent_words
 from streaming_jsmf.jobs.blas import single_blas_thread
 

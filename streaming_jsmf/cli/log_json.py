@@ -12,7 +12,6 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from streaming_jsmf.cli.observation import STANDARD_ERROR
 from streaming_jsmf.display import location, printable
 from streaming_jsmf.errors import LogError
 from streaming_jsmf.jobs.events import (
@@ -26,6 +25,8 @@ from streaming_jsmf.jobs.events import (
 from streaming_jsmf.process_limits import peak_memory
 from streaming_jsmf.storage.results import utc_now
 
+#: Name of standard error as the target of a log.
+STANDARD_ERROR = "-"
 #: Longest first line in bytes; it has the settings of a command.
 _LONGEST_LINE = 2**20
 

@@ -8,23 +8,18 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from streaming_jsmf.cli import interrupts
+from streaming_jsmf.cli.log_json import STANDARD_ERROR, JsonLog, require_log
 from streaming_jsmf.cli.outcome import Outcome, interrupted, outcome_of
 from streaming_jsmf.errors import LAST, LogError
 from streaming_jsmf.jobs.events import Listener, combine, progress_listener
 from streaming_jsmf.storage.results import package_versions
 
-if TYPE_CHECKING:
-    from streaming_jsmf.cli.log_json import JsonLog
-
 logger = logging.getLogger(__name__)
-
-#: Name of standard error as the target of a log.
-STANDARD_ERROR = "-"
 
 
 @contextmanager
@@ -82,8 +77,6 @@ def repeated() -> Iterator[None]:
 
 @contextmanager
 def _logged(target: str) -> Iterator[JsonLog]:
-    from streaming_jsmf.cli.log_json import JsonLog, require_log
-
     started, context = time.monotonic(), click.get_current_context()
     require_log(target, (value for name, value in context.params.items() if name != "log_json"))
     log = JsonLog(target)

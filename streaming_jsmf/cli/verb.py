@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from streaming_jsmf.config import ExecutionOptions, readers_with
-from streaming_jsmf.config.fields import BASIC, Field, declared_in
+from streaming_jsmf.config.fields import BASIC, Field, declared_in, moved_to
+from streaming_jsmf.config.inference import MOVED
 from streaming_jsmf.config.keywords import GROWTH, in_place_of_growth
 from streaming_jsmf.config.readers import in_place_of_read
 from streaming_jsmf.config.requests import EXECUTION
@@ -85,11 +86,15 @@ class Verb(click.Command):
         except click.NoSuchOption as error:
             if error.option_name == "--read" and any(option.name == "reader" for option in self.params):
                 raise click.UsageError(_in_place_of(given), ctx) from error
-            if error.option_name.strip("-") in GROWTH and any(
-                option.name == "follow" for option in self.params
-            ):
-                message = f"{error.option_name} was removed; {in_place_of_growth()}"
-                raise click.UsageError(message, ctx) from error
+            former, names = error.option_name.strip("-").replace("-", "_"), {one.name for one in self.params}
+            if former in GROWTH and "follow" in names:
+                now = in_place_of_growth()
+            elif former in MOVED and "engine" in names:
+                now = moved_to(MOVED[former])
+            else:
+                now = ""
+            if now:
+                raise click.UsageError(f"{error.option_name} was removed; {now}", ctx) from error
             ours = SYNONYMS.get(error.option_name.lstrip("-").replace("_", "-"), ())
             found = [name for name in ours if any(name in option.opts for option in self.params)]
             if not found:
@@ -260,7 +265,18 @@ def _attributes(field: Field) -> dict[str, Any]:
     if field.parse or field.listed or not (field.number or field.choices):
         holds_path = any(word in (field.metavar or "") for word in ("FILE", "PATH", "SHARES", "DIRECTORY"))
         return found | {"type": click.Path() if holds_path else str}
-    return found | {"type": field.number or click.Choice(field.choices)}
+    return found | {"type": field.number or _Choice(field)}
+
+
+class _Choice(click.Choice[str]):
+    """The choices of a field, which itself refuses values that earlier versions had."""
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field.choices)
+        self.moved = field.moved
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if value in self.moved else super().convert(value, param, ctx)
 
 
 topics_option = option(

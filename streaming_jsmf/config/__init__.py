@@ -10,7 +10,6 @@ from streaming_jsmf.config.fields import fields_given as fields_given
 from streaming_jsmf.config.fields import for_texts as for_texts
 from streaming_jsmf.config.inference import ANCHOR_ROW_SUM as ANCHOR_ROW_SUM
 from streaming_jsmf.config.inference import AUTO as AUTO
-from streaming_jsmf.config.inference import SHARES as SHARES
 from streaming_jsmf.config.inference import Acceleration as Acceleration
 from streaming_jsmf.config.inference import AnchorMethod as AnchorMethod
 from streaming_jsmf.config.inference import CorrelationMethod as CorrelationMethod
@@ -18,7 +17,6 @@ from streaming_jsmf.config.inference import InferSettings as InferSettings
 from streaming_jsmf.config.inference import MissingMass as MissingMass
 from streaming_jsmf.config.inference import PolishSettings as PolishSettings
 from streaming_jsmf.config.inference import Rectifier as Rectifier
-from streaming_jsmf.config.inference import Refinement as Refinement
 from streaming_jsmf.config.inference import StodSettings as StodSettings
 from streaming_jsmf.config.inference import UpdateSettings as UpdateSettings
 from streaming_jsmf.config.inference import Vanished as Vanished

@@ -82,6 +82,8 @@ class Field:
         Whether the option may be repeated.
     option
         Whether the field is an option and a keyword argument.
+    moved
+        Values that earlier versions had, and the command that computes the same now.
     """
 
     name: str
@@ -110,6 +112,7 @@ class Field:
     wanted: str = ""
     multiple: bool = False
     option: bool = True
+    moved: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -197,7 +200,12 @@ class Field:
         else:
             valid = self._in_bounds(value)
         if not valid:
-            raise InputError(f"{self.shown} is {value!r}; give {self.allowed}")
+            former = self.moved.get(value) if isinstance(value, str) else None
+            raise InputError(
+                f"{self.shown} is {value!r}; give {self.allowed}"
+                if former is None
+                else f"{self.shown(value)} was removed; {moved_to(former)}"
+            )
         return value
 
     def _string(self, value: Any) -> str:
@@ -224,6 +232,11 @@ class Field:
         if not math.isfinite(value) or (self.number is int and not isinstance(value, int)):
             return False
         return all(compare(value, bound) for compare, _, bound in self._bounds)
+
+
+def moved_to(command: str) -> str:
+    """What a message says about an experiment that is not in the package any more."""
+    return f"it is an experiment in the repository of this package now: python -m {command}"
 
 
 def _strings(value: Any) -> Iterator[str]:

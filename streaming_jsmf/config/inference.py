@@ -13,17 +13,21 @@ from typing import Any, ClassVar, Literal
 from streaming_jsmf.config.fields import Settings, seed_setting, setting
 from streaming_jsmf.errors import InputError, option
 
-Rectifier = Literal["enn", "ap", "dykstra", "palm", "ipalm", "dc", "none"]
+Rectifier = Literal["enn", "ap", "palm", "ipalm", "none"]
 Acceleration = Literal["momentum", "none"]
 MissingMass = Literal["uniform", "marginals"]
 AnchorMethod = Literal["pivoted-qr", "soft-clique"]
 CorrelationMethod = Literal["diagonal", "refined"]
-Refinement = Literal["none", "als"]
 
-#: Value of settings that are chosen from the data. ``alpha0`` is then estimated from the topic correlations of LR-JSMF,
-#: and with ``SHARES`` from the tensor itself.
+#: Rectifications of earlier versions, and the experiments that have them now.
+_MOVED_RECTIFIERS = {
+    "dykstra": "pipelines.jsmf_2015 (its method DP)",
+    "dc": "pipelines.jsmf_2015 (its method DC)",
+}
+#: The same of the tensor engine: keyword arguments, and what computes the same now.
+MOVED = dict.fromkeys(("refine", "stod_refine"), "pipelines.stod_any_k")
+#: Value of settings that are chosen from the data.
 AUTO: Literal["auto"] = "auto"
-SHARES: Literal["shares"] = "shares"
 
 #: Largest ``alpha0`` that is accepted, 20 times the largest that is ever estimated.
 LARGEST_ALPHA0 = 1000.0
@@ -96,9 +100,9 @@ class InferSettings(Settings):
         Number of topics K.
     rectify
         Rectification of the co-occurrence matrix. enn: epsilon non-negative (LR-JSMF, Algorithm 3). palm,
-        ipalm: non-negative factors (Algorithm 4), plain or inertial. none: the eigenpairs unchanged. ap
-        (alternating projections, Algorithm 2), dykstra (the same with Dykstra's correction) and dc (diagonal
-        completion) require an exact scan, and take minutes and gigabytes for 20,000 words.
+        ipalm: non-negative factors (Algorithm 4), plain or inertial. none: the eigenpairs unchanged. ap:
+        alternating projections (Algorithm 2), which require an exact scan, and take minutes and gigabytes for 20,000
+        words.
     max_iterations
         Maximum number of rectification steps.
     tolerance
@@ -134,7 +138,7 @@ class InferSettings(Settings):
     engine: ClassVar[str] = "lr-jsmf"
 
     n_topics: int = _topics()
-    rectify: Rectifier = _rectification("enn")
+    rectify: Rectifier = _rectification("enn", moved=_MOVED_RECTIFIERS)
     max_iterations: int = _rectification(150, ge=1, aliases=("max_iter",))
     tolerance: float = _rectification(1e-05, ge=0, lt=1, aliases=("tol",))
     anchor_min_df: float | None = _anchors(
@@ -196,7 +200,7 @@ class InferSettings(Settings):
     @property
     def needs_whole_c(self) -> bool:
         """Whether the rectification works on the whole matrix C, which only ``scan --exact`` stores."""
-        return self.rectify in ("ap", "dykstra", "dc")
+        return self.rectify == "ap"
 
     @property
     def anchor_groups(self) -> tuple[tuple[str, ...], ...]:
@@ -232,9 +236,8 @@ class StodSettings(Settings):
         Number of topics K.
     alpha0
         Sum of the parameters of the Dirichlet prior of topic shares. auto: estimated from the topic
-        correlations of LR-JSMF, for any K; often slightly too large. shares: chosen so that the topic shares
-        of the tensor sum to 1; accurate only if K is the true number of topics. A value three times too small
-        multiplies the error by 1.5 to 2.7, one three times too large by 1.2 to 1.6.
+        correlations of LR-JSMF, for any K; often slightly too large. A value three times too small multiplies the
+        error by 1.5 to 2.7, one three times too large by 1.2 to 1.6.
     restarts
         Number of random starts of the power method per topic.
     iterations
@@ -242,8 +245,6 @@ class StodSettings(Settings):
     threshold
         Rank words in lists by the part of their probability that exceeds this multiple of its noise; 0 ranks
         by the probability itself. Does not affect the topics.
-    refine
-        Refinement of the components. als: alternating least squares, without orthogonality.
     seed
         Seed of the random starts of stod.
     """
@@ -251,18 +252,18 @@ class StodSettings(Settings):
     engine: ClassVar[str] = "stod"
 
     n_topics: int = _topics()
-    alpha0: float | Literal["auto", "shares"] = _stod(
+    alpha0: float | Literal["auto"] = _stod(
         AUTO,
         flags=("--stod-alpha0",),
-        metavar="auto|shares|X",
+        metavar="auto|X",
         parse=_number_or_text,
+        moved={"shares": MOVED["refine"]},
         gt=0,
         le=LARGEST_ALPHA0,
     )
     restarts: int = _stod(30, flags=("--stod-restarts",), ge=1)
     iterations: int = _stod(30, flags=("--stod-iterations",), ge=1)
     threshold: float = _stod(6.0, flags=("--stod-threshold",), ge=0)
-    refine: Refinement = _stod("none", flags=("--stod-refine",))
     seed: int = seed_setting(group=STOD, rare=True)
 
     def __post_init__(self) -> None:

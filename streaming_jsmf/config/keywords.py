@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from streaming_jsmf.config.fields import Settings, declared_in, fields_given, parameters_text
-from streaming_jsmf.config.inference import EngineChoice, InferSettings, StodSettings
+from streaming_jsmf.config.fields import Settings, declared_in, fields_given, moved_to, parameters_text
+from streaming_jsmf.config.inference import MOVED, EngineChoice, InferSettings, StodSettings
 from streaming_jsmf.config.readers import in_place_of_read
 from streaming_jsmf.errors import InputError, Option, option, taking
 from streaming_jsmf.fingerprint import LONGEST_VALUE
@@ -76,6 +76,8 @@ def takes(*kinds: type[Settings], without: Collection[str] = ()) -> Callable[[Fu
                 if name == "read" and "reader" in names:
                     now = ", ".join(each.alone for each in in_place_of_read(options[name]))
                     raise TypeError(f"read={{...}} was removed; use {now or 'keyword arguments'}")
+                if name in MOVED and "engine" in names:
+                    raise TypeError(f"{name} was removed; {moved_to(MOVED[name])}")
                 near = get_close_matches(name, names, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
                 raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}{hint}")

@@ -141,7 +141,7 @@ class EvaluationRequest(Settings):
         Number of models of resampled partitions for measuring stability; requires a store that keeps its
         partitions.
     seed
-        Seed for resampling and for estimated metrics.
+        Seed for resampling.
     words
         List each topic with its NPMI and this many words.
     """

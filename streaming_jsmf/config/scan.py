@@ -80,7 +80,7 @@ class ScanSettings(Settings):
         partitions of every sixteenth document.
     exact
         Compute the full co-occurrence matrix (words x words, 8 bytes each), which must fit in memory.
-        The rectifications ap, dykstra and dc require it.
+        The rectification ap requires it.
     third_moment
         Also compute the third moment, which the engine stod requires, in an additional pass. It can be added to an
         existing store.

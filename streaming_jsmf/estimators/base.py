@@ -254,8 +254,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             if is_dask_array(X):
                 self._require_features(n_columns(X))
                 return map_documents(X, shares, len(self.components_))
-            blocks = [shares(block) for block in self._blocks(X)]
-        return np.concatenate([np.empty((0, len(self.components_))), *blocks])
+            return np.concatenate([np.empty((0, len(self.components_))), *map(shares, self._blocks(X))])
 
     def inverse_transform(self, X: Any) -> Any:
         """Return word probabilities (n_documents, n_words) of topic shares (n_documents, n_topics).
@@ -353,8 +352,9 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         return {name: value for name, value in state.items() if name not in temporary}
 
     def __sklearn_clone__(self) -> Self:
-        # A copy has the address of a client instead of the client.
-        return super(TopicEstimator, copy(self)).__sklearn_clone__()  # type: ignore[no-any-return]
+        # A copy has the address of a client instead of the client, and a fitted vectorizer keeps its words.
+        found = super(TopicEstimator, copy(self)).__sklearn_clone__()
+        return found.set_params(feature_names=self.feature_names)  # type: ignore[no-any-return]
 
     _n_features_out = property(lambda self: len(self.components_))
 

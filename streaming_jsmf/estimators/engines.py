@@ -16,7 +16,6 @@ from streaming_jsmf.config import (
     MissingMass,
     PolishSettings,
     Rectifier,
-    Refinement,
     StodSettings,
 )
 from streaming_jsmf.config.fields import parameters_text, setting
@@ -115,11 +114,10 @@ class STOD(TopicEstimator):
     """
 
     _: KW_ONLY
-    alpha0: float | Literal["auto", "shares"] = StodSettings.alpha0
+    alpha0: float | Literal["auto"] = StodSettings.alpha0
     restarts: int = StodSettings.restarts
     iterations: int = StodSettings.iterations
     threshold: float = StodSettings.threshold
-    refine: Refinement = StodSettings.refine
 
     _settings_class: ClassVar[type[StodSettings]] = StodSettings
 

@@ -115,7 +115,7 @@ def evaluate(
 def _gather(
     path: StorePath, model: Model, request: EvaluationRequest, execution: Execution, listener: Listener
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    found: dict[str, Any] = {"seed": request.seed}
+    found: dict[str, Any] = {}
     reasons: dict[str, str] = {}
 
     def given(name: str) -> Any:

@@ -37,8 +37,7 @@ class Unavailable(Exception):
 class MetricInputs(SimpleNamespace):
     """Inputs of ``evaluate_topics`` and the arrays of ``topics`` by name; those that are missing are None.
 
-    ``anchor_rows`` are the rows of C of the representatives, (K, N), as counted or else by the moments store, and
-    ``hull`` is what spans the hull of the anchors: Y, or else these rows.
+    ``anchor_rows`` are the rows of C of the representatives, (K, N), as counted or else by the moments store.
     """
 
     @cached_property
@@ -53,13 +52,6 @@ class MetricInputs(SimpleNamespace):
         """Metrics that need document counts of top words."""
         return top_word_metrics(self.top_words, self.counts)
 
-    def log_relative_volume(self) -> Estimate | None:
-        """``log_relative_volume`` of the representatives; None if their hull has no volume."""
-        points = topic_shape.anchor_points(self.topics, self.anchor_rows)
-        if points is None:
-            return None
-        return topic_shape.log_relative_volume(points, len(self.word_topic), seed=self.seed)
-
 
 #: Inputs of metrics, besides the arrays of ``TopicArrays``.
 INPUTS = ("cooccurrence", "counts", "completion", "truth", "replicas")
@@ -67,11 +59,10 @@ INPUTS = ("cooccurrence", "counts", "completion", "truth", "replicas")
 
 def _inputs(topics: TopicArrays | None, given: Mapping[str, Any]) -> MetricInputs:
     arrays = {name: getattr(topics, name, None) for name in TopicArrays.__dataclass_fields__}
-    of = MetricInputs(**{**dict.fromkeys(INPUTS), "topics": topics, "seed": 0, **arrays, **given})
+    of = MetricInputs(**{**dict.fromkeys(INPUTS), "topics": topics, **arrays, **given})
     of.anchor_rows = None if of.counts is None else of.counts.anchor_rows
     if of.anchor_rows is None and topics is not None and of.cooccurrence is not None:
         of.anchor_rows = cooccurrence_rows(of.cooccurrence, topics.representatives)
-    of.hull = of.anchor_rows if of.rectified is None else of.rectified
     return of
 
 
@@ -146,8 +137,6 @@ METRICS = (
             "topic_topic", "JSMF 2015", lambda of: topic_shape.dominancy(of.topic_topic)),
     _metric("relative_dominancy", "-", "the same, as in the paper of 2021",
             "topic_topic", "LR-JSMF 2021, section 5", lambda of: topic_shape.relative_dominancy(of.topic_topic)),
-    _metric("log_relative_volume", "higher", "hull of the anchors relative to random hulls",
-            "topics hull", "LR-JSMF 2021, section 5", lambda of: _estimate(of.log_relative_volume())),
     _metric("recovery_error", "lower", "L1 distance to the true topics; from 0 to 2",
             "word_topic truth", "STOD 2014, section 6.1", lambda of: recovery_error(of.word_topic, of.truth)),
     _metric("stability", "higher", "agreement with topics of resampled partitions; from 0 to 1",
@@ -156,21 +145,6 @@ METRICS = (
             "topic_probability", "Hill 1973", lambda of: topic_shape.effective_topics(of.topic_probability)),
     _metric("hoyer_sparsity", "-", "few words make up a topic; from 0 to 1",
             "word_topic", "Hoyer 2004", lambda of: topic_shape.hoyer_sparsity(of.word_topic)),
-    _metric("legality", "near 1", "sum of the topic correlations",
-            "topic_topic", "code of JSMF", lambda of: float(of.topic_topic.sum())),
-    _metric("validity", "lower", "bits between topic shares by correlations and by words",
-            "topic_topic topic_probability", "code of JSMF",
-            lambda of: topic_shape.validity(of.topic_topic, of.topic_probability)),
-    _metric("entropy", "-", "words that belong to many topics; from 0 to 1",
-            "topics", "code of JSMF", lambda of: topic_shape.word_entropy(of.topics)),
-    Metric("basis_rank", ("word_topic", "anchors"), "code of JSMF",
-           lambda of: topic_shape.basis_rank(of.word_topic, of.anchors), (
-        Shown("basis_rank.hard", "-", "rank of an anchor in its own topic"),
-        Shown("basis_rank.soft", "-", "log of the topic's largest probability over the anchor's"))),
-    Metric("basis_quality", ("word_topic", "anchors"), "code of JSMF",
-           lambda of: topic_shape.basis_quality(of.word_topic, of.anchors), (
-        Shown("basis_quality.hard", "higher", "rank of an anchor in the other topics"),
-        Shown("basis_quality.soft", "lower", "probability of an anchor in the other topics"))),
 )  # fmt: skip
 
 #: All numbers, in the order in which they are displayed.
@@ -187,8 +161,8 @@ def evaluate_topics(
     inputs. Raises ``ValueError`` if a top word was not counted.
 
     Other inputs: ``cooccurrence``, C of the training corpus; ``counts`` and ``completion`` of one corpus, training or
-    held-out; ``truth`` (N, K*), topics that generated the corpus; ``replicas`` (N, K'), topics of bootstrap models;
-    ``seed`` of the random hulls.
+    held-out; ``truth`` (N, K*), topics that generated the corpus; ``replicas`` (N, K'), topics of bootstrap
+    models.
 
     Examples
     --------
@@ -209,7 +183,7 @@ def evaluate_topics(
         else:
             metrics[name] = value
         if absent is not None:
-            source = "cooccurrence" if absent in ("anchor_rows", "hull") else absent
+            source = "cooccurrence" if absent == "anchor_rows" else absent
             missing[each.path] = reasons.get(source, f"the model has no {source}")
         elif value is None:
             missing[each.path] = UNDEFINED

@@ -5,23 +5,14 @@ Wang, Liu, Song, Han (ECML-PKDD 2014), Eqs. 4 to 6 and 16, restricted to the spa
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 
 import numpy as np
 
 from streaming_jsmf.config import StodSettings
-from streaming_jsmf.inference.correlations import HIGHEST_SUM, LOWEST_SUM, dirichlet_prior
-from streaming_jsmf.inference.stod_recovery import (
-    Components,
-    Recovered,
-    decompose,
-    recover,
-    refine,
-    shares_of,
-)
+from streaming_jsmf.inference.correlations import dirichlet_prior
+from streaming_jsmf.inference.stod_recovery import Components, Recovered, decompose, recover
 from streaming_jsmf.linalg.panels import panels, ratio
 from streaming_jsmf.linalg.tensor import BasisMoments
 from streaming_jsmf.linalg.typing import Floats
@@ -156,21 +147,6 @@ def ritz_residuals(product: Floats, basis: Floats, whitening: Whitening) -> Floa
     return np.asarray(np.sqrt(squares))
 
 
-#: Relative accuracy, restarts and vector tolerance of the search for alpha0; shares are then accurate to 1e-8. The
-#: final decomposition uses all restarts.
-ALPHA0_TOLERANCE = 1e-3
-SEARCH_RESTARTS, SEARCH_POLISH = 10, 1e-4
-#: Step in log(alpha0) while the search brackets the solution.
-ALPHA0_STEP = math.log(4.0)
-#: Maximum number of evaluations of the search.
-MAX_EVALUATIONS = 30
-
-OnStep = Callable[[int, float, float], None]
-
-#: Maximum number of sweeps of the refinement.
-REFINE_SWEEPS = 200
-
-
 class NoTopicsError(ValueError):
     """The moments contain no topic; the message has the reason."""
 
@@ -213,56 +189,9 @@ def tensor_topics(
     components = decompose(
         tensor, restarts=settings.restarts, iterations=settings.iterations, seed=settings.seed
     )
-    if settings.refine == "als":
-        components = refine(tensor, components, REFINE_SWEEPS)
     product = whitened_product(moments, core, whitening, alpha0)
     residuals = ritz_residuals(product, moments.basis, whitening)
     recovered = recover(product, components, moments.word_mean, word_probability, settings.threshold)
     if not recovered.eigenvalues.size:
         raise NoTopicsError(f"no component is a topic at alpha0 = {alpha0:g}")
     return TensorTopics(recovered, alpha0, whitening, residuals, components)
-
-
-def find_alpha0(core: CoreMoments, settings: StodSettings, on_step: OnStep | None = None) -> float:
-    """Find the alpha0 at which the shares of all components sum to 1; the sum decreases as alpha0 grows.
-
-    The result is reliable only if K is the number of topics of the corpus; otherwise noise components enter the sum and
-    alpha0 is far too high. log(alpha0) is bracketed from 0 outwards (far from the solution components do not converge),
-    then found by Brent's method, within ``LOWEST_SUM`` and ``HIGHEST_SUM``. ``on_step`` receives the step number,
-    alpha0 and the sum of the shares.
-    """
-
-    @cache
-    def excess(logarithm: float) -> float:
-        alpha0 = math.exp(logarithm)
-        total = _share_sum(core, alpha0, settings)
-        if on_step is not None:
-            on_step(excess.cache_info().misses, alpha0, total)
-        return total - 1.0
-
-    up = excess(0.0) > 0
-    end = math.log(HIGHEST_SUM if up else LOWEST_SUM)
-    near = far = 0.0
-    while (excess(far) > 0) == up:
-        if far == end:
-            return HIGHEST_SUM if up else LOWEST_SUM
-        near, far = far, min(far + ALPHA0_STEP, end) if up else max(far - ALPHA0_STEP, end)
-    # Importing it takes a tenth of the start-up time.
-    from scipy.optimize import brentq
-
-    found: float = brentq(
-        excess, near, far, xtol=math.log1p(ALPHA0_TOLERANCE), maxiter=MAX_EVALUATIONS, disp=False
-    )
-    return math.exp(found)
-
-
-def _share_sum(core: CoreMoments, alpha0: float, settings: StodSettings) -> float:
-    tensor = whitened_tensor(core, whiten(core, alpha0, settings.n_topics), alpha0)
-    components = decompose(
-        tensor,
-        restarts=min(settings.restarts, SEARCH_RESTARTS),
-        iterations=settings.iterations,
-        seed=settings.seed,
-        tolerance=SEARCH_POLISH,
-    )
-    return float(shares_of(components.values).sum())

@@ -121,30 +121,6 @@ def _polished(rest: Floats, vector: Floats, tolerance: float) -> tuple[Floats, f
     return vector, moved
 
 
-def refine(tensor: Floats, components: Components, sweeps: int) -> Components:
-    """Fit T by components that need not be orthogonal: alternating least squares from those of ``decompose``.
-
-    Each sweep solves for one factor with the other two fixed and uses it for all three, until the vectors converge or
-    ``sweeps`` is reached. This improves the fit of the tensor, but not necessarily the topics.
-    """
-    k = tensor.shape[0]
-    flat = tensor.reshape(k, k * k)
-    values, vectors = components.values.copy(), components.vectors.copy()
-    moved = 0.0
-    for _ in range(sweeps):
-        products = (vectors[:, None, :] * vectors[None, :, :]).reshape(k * k, -1)
-        gram = (vectors.T @ vectors) ** 2
-        # A repeated component makes this singular.
-        solved = flat @ products @ np.linalg.pinv(gram, hermitian=True)
-        values = np.linalg.norm(solved, axis=0)
-        following = solved / np.where(values > 0, values, 1.0)
-        moved = float(np.linalg.norm(following - vectors, axis=0).max(initial=0.0))
-        vectors = following
-        if moved < POLISH_TOLERANCE:
-            break
-    return Components(values, vectors, moved)
-
-
 @dataclass(frozen=True)
 class Recovered:
     """Topics by descending probability.

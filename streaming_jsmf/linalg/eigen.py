@@ -42,8 +42,6 @@ LANCZOS_TOLERANCE = 1e-10
 #: Residual at which block iteration stops, relative to the first eigenvalue, and maximum number of its steps before
 #: Lanczos is used instead.
 BLOCK_RESIDUAL, BLOCK_STEPS = 1e-9, 12
-#: Singular values below this fraction of the largest are noise.
-RANK_FLOOR = 1e-7
 #: Rows that one thread multiplies at a time.
 THREAD_ROWS = 512
 #: Seed of the start vector of Lanczos.
@@ -239,10 +237,11 @@ def symmetric_eigenpairs(matrix: Floats, count: int) -> Eigenpairs:
     n = matrix.shape[0]
     if n <= DENSE_WORDS or 2 * count >= n:
         return dense_eigenpairs(matrix, count)
-    return _lanczos(matrix, n, count)
+    return lanczos(matrix, n, count)
 
 
-def _lanczos(matrix: Floats | LinearOperator[np.float64], n: int, count: int) -> Eigenpairs:
+def lanczos(matrix: Floats | LinearOperator[np.float64], n: int, count: int) -> Eigenpairs:
+    """The ``count`` largest algebraic eigenpairs of a symmetric n x n operator, as in ``symmetric_eigenpairs``."""
     from scipy.sparse.linalg import eigsh
 
     generator = np.random.Generator(np.random.Philox(START_SEED))
@@ -282,16 +281,3 @@ def leading_pairs(matrix: Floats, block: Floats, count: int) -> Eigenpairs:
         if np.sqrt(np.max(np.sum(residual**2, axis=0))) <= BLOCK_RESIDUAL * pairs.values[0]:
             return pairs
     return symmetric_eigenpairs(matrix, block.shape[1])
-
-
-def leading_left_vectors(matrix: Floats, count: int) -> Floats:
-    """Left singular vectors of the ``count`` largest singular values, or fewer if the rank is lower."""
-    if min(matrix.shape) <= max(DENSE_WORDS, 2 * count):
-        left, values, _ = np.linalg.svd(matrix, full_matrices=False)
-        return np.asarray(left[:, :count][:, values[:count] > RANK_FLOOR * values[0]])
-    from scipy.sparse.linalg import LinearOperator
-
-    n = matrix.shape[0]
-    squared = LinearOperator((n, n), matvec=lambda x: matrix @ (matrix.T @ x), dtype=np.float64)
-    pairs = _lanczos(squared, n, count)
-    return pairs.vectors[:, pairs.values > RANK_FLOOR**2 * pairs.values[0]]

@@ -2,10 +2,10 @@
 
 A step replaces Y Y' by the nearest positive semidefinite matrix of rank K to C_op = Y Y' + E + r w w'. E cancels the
 negative entries of Y Y' in the rows and columns of I, the longest rows of Y. r is the mass that is then missing for a
-sum of 1, and w its distribution over the words (e / N in the paper). ``_Iteration.printed_step`` is that step, line by
-line; it is the only one with ``acceleration="none"``.
+sum of 1, and w its distribution over the words (e / N in the paper). ``printed_step`` is that step, line by line; it is
+the only one with ``acceleration="none"``.
 
-Otherwise ``_Iteration.momentum_step`` takes over after a few steps. It is a gradient step on the matrices of rank K,
+Otherwise ``_Momentum.step`` takes over after a few steps. It is a gradient step on the matrices of rank K,
 Y <- C_op Y (Y' C_op Y)^(-1/2), with one product by C_op instead of two, and with momentum: convergence is sublinear,
 because the gradient of the squared distance to the non-negative matrices vanishes slowly. There are many feasible
 points, and too long steps end at another one, so friction is higher than usual (docs/decisions/0010-enn-momentum.md).
@@ -95,64 +95,75 @@ def epsilon_nonnegative(
     # C has no entries for the other words; any missing mass given to them would be corrected away again.
     these = pairs if occurring.all() else Eigenpairs(pairs.values, pairs.vectors[occurring])
     size = papers_rows(n_topics) if checked_words is None else checked_words
-    state = _Iteration(these, n_topics, size, shares[occurring])
+    operator = _Operator(size, shares[occurring])
+    y, vectors = positive_half(these, n_topics), these.vectors.astype(np.float32, order="C")
+    momentum: _Momentum | None = None
 
     def step(number: int) -> float:
-        printed = acceleration == "none" or number <= PRINTED_STEPS
-        return state.printed_step() if printed else state.momentum_step()
+        nonlocal y, vectors, momentum
+        change: float | None = None
+        if acceleration != "none" and number > PRINTED_STEPS:
+            momentum = momentum or _Momentum(y)
+            change, y = momentum.step(operator), momentum.y
+        if change is None:
+            # If a direction was lost, the eigenvectors may contain another one to replace it.
+            momentum = None
+            y, vectors, change = printed_step(operator, y, vectors)
+        return change
 
-    return state.result(occurring, iterated(step, **stopping))
+    ended = iterated(step, **stopping)
+    return _result(y, occurring, operator, ended)
 
 
-class _Iteration:
-    """Y in float64, and what the next step needs of the last one in float32."""
+def _result(y: Floats, occurring: Mask, operator: _Operator, ended: dict[str, Any]) -> Rectification:
+    """Y with zero rows for words that do not occur, and what its operator has left."""
+    # The same Y Y' with orthogonal columns, longest first.
+    values, rotation = np.linalg.eigh(gram(y))
+    y = with_fixed_signs(values, rotate(y, rotation)).vectors
+    outside = y[_outside_longest(y, operator.size)]
+    squares = np.einsum("ij,ij->i", outside, outside)
+    rectified = y
+    if len(y) < len(occurring):
+        rectified = np.zeros((len(occurring), y.shape[1]))
+        rectified[occurring] = y
+    return Rectification(
+        rectified,
+        **ended,
+        correction_mass=operator.correction_mass,
+        uniform_mass=operator.uniform_mass,
+        checked_words=len(y) - len(outside),
+        epsilon=float(squares.max(initial=0.0)),
+        left_out=float(squares.sum() / np.linalg.norm(values)) if squares.any() else 0.0,
+    )
 
-    def __init__(self, pairs: Eigenpairs, n_topics: int, size: int, shares: Floats) -> None:
-        self.y = positive_half(pairs, n_topics)
-        self.vectors: Single = pairs.vectors.astype(np.float32, order="C")
-        self.operator = _Operator(size, shares)
+
+def printed_step(operator: _Operator, y: Floats, vectors: Single) -> tuple[Floats, Single, float]:
+    """A step of Algorithm 3 from Y and the eigenvectors of the last one: the new ones, and the change of Y Y'."""
+    # E_ij <- max(-Y_i Y_j', 0);  r <- (1 - |Y'e|^2 - sum E) / N^2;  C_op: x -> Y (Y'x) + E x + r (e'x) e
+    operator.set(y.astype(np.float32))
+    # (U, Lambda_K) <- Truncated-Eig(C_op, K)
+    values, vectors = _truncated_eig(operator, vectors)
+    # Y <- U (Lambda_K^+)^(1/2)
+    new = scaled_vectors(values, vectors, y.shape[1])
+    return new, vectors, change_of_grams(gram(new), gram(y), gram(new, y))
+
+
+class _Momentum:
+    """Steps with momentum from a Y, which they change."""
+
+    def __init__(self, y: Floats) -> None:
+        self.y = y
         # The last change of Y, and the number of steps since the momentum was reset.
-        self.moved: Single = np.zeros(self.y.shape, np.float32)
+        self.moved: Single = np.zeros(y.shape, np.float32)
         self.age = 0
         # Number of steps that have reused the positions of the negative entries.
         self.reused = REUSED_STEPS
 
-    def result(self, occurring: Mask, ended: dict[str, Any]) -> Rectification:
-        """The last Y, with zero rows for words that do not occur, and what its operator has left."""
-        # The same Y Y' with orthogonal columns, longest first.
-        values, rotation = np.linalg.eigh(gram(self.y))
-        y = with_fixed_signs(values, rotate(self.y, rotation)).vectors
-        outside = y[_outside_longest(y, self.operator.size)]
-        squares = np.einsum("ij,ij->i", outside, outside)
-        rectified = y
-        if len(y) < len(occurring):
-            rectified = np.zeros((len(occurring), y.shape[1]))
-            rectified[occurring] = y
-        return Rectification(
-            rectified,
-            **ended,
-            correction_mass=self.operator.correction_mass,
-            uniform_mass=self.operator.uniform_mass,
-            checked_words=len(y) - len(outside),
-            epsilon=float(squares.max(initial=0.0)),
-            left_out=float(squares.sum() / np.linalg.norm(values)) if squares.any() else 0.0,
-        )
+    def step(self, operator: _Operator) -> float | None:
+        """Y <- C_op Z (Z' C_op Z)^(-1/2) at Z = Y + b (Y - previous Y).
 
-    def printed_step(self) -> float:
-        """A step of Algorithm 3. Return the relative change of Y Y'."""
-        before = self.y
-        # E_ij <- max(-Y_i Y_j', 0);  r <- (1 - |Y'e|^2 - sum E) / N^2;  C_op: x -> Y (Y'x) + E x + r (e'x) e
-        self.operator.set(before.astype(np.float32))
-        # (U, Lambda_K) <- Truncated-Eig(C_op, K)
-        values, self.vectors = _truncated_eig(self.operator, self.vectors)
-        # Y <- U (Lambda_K^+)^(1/2)
-        self.y = scaled_vectors(values, self.vectors, before.shape[1])
-        # The stored momentum refers to another rotation of Y.
-        self.age, self.reused = 0, REUSED_STEPS
-        return change_of_grams(gram(self.y), gram(before), gram(self.y, before))
-
-    def momentum_step(self) -> float:
-        """Y <- C_op Z (Z' C_op Z)^(-1/2) at Z = Y + b (Y - previous Y). Return the relative change from Z Z'."""
+        Returns the relative change from Z Z'; None if a direction was lost, and Y is as it was.
+        """
         self.age += 1
         momentum = (self.age - 1) / (self.age + FRICTION - 1)
         z = np.empty_like(self.moved)
@@ -160,14 +171,13 @@ class _Iteration:
             z[rows] = self.y[rows] + momentum * self.moved[rows]
         reuse = self.reused < REUSED_STEPS
         self.reused = self.reused + 1 if reuse else 0
-        self.operator.set(z, reuse=reuse)
+        operator.set(z, reuse=reuse)
         # C_op Z = Z G + D: the small matrices need only Z'D of D.
-        own, step = single_gram(z), self.operator.corrections(z)
+        own, step = single_gram(z), operator.corrections(z)
         mixed = single_gram(z, step)
         values, vectors = np.linalg.eigh(own @ own + (mixed + mixed.T) / 2)
         if not values[0] > RANK_FLOOR * values[-1]:
-            # A direction was lost; the eigenvectors may contain another one to replace it.
-            return self.printed_step()
+            return None
         # The symmetric root R, so that Y keeps its rotation from one step to the next.
         root = (vectors / np.sqrt(values)) @ vectors.T
         # The step (Z G + D) R - Z equals Z T + D R with small T, so its rounding errors are small too.

@@ -75,7 +75,8 @@ def plot_map(model: AnyModel) -> Figure:
 def plot_topics(model: AnyModel, topics: Sequence[int] | None = None, *, words: int = 10) -> Figure:
     """Draw the most probable words of topics as bars of p(word | topic) in percent; by default the six largest topics.
 
-    Raises ``InputError`` if a topic does not exist, the model lists too few words, or matplotlib is missing.
+    All words of the vocabulary are drawn if it has fewer than ``words``. Raises ``InputError`` if a topic does not
+    exist, ``words`` is below 1, or matplotlib is missing.
     """
     contents = _contents(model, words)
     chosen = _chosen(contents, topics)

@@ -28,9 +28,9 @@ def report(
 
     The page needs no network, and the same model and shares give the same bytes; then nothing is written. Memory does
     not grow with N x K. Up to four passes over ``shares``, and one over the documents with ``corpus``. Raises
-    ``InputError`` if there is no model, it lists too few words, the shares are from another model or corpus or lack the
-    column, or ``out`` has another report (without ``overwrite``), cannot be written or has a suffix other than .html;
-    ``StoreError`` if the model, its counts or the shares are damaged.
+    ``InputError`` if there is no model, an option is out of range, the shares are from another model or corpus or lack
+    the column, or ``out`` has another report (without ``overwrite``), cannot be written or has a suffix other than
+    .html; ``StoreError`` if the model, its counts or the shares are damaged.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Models: fit them from a source (``fit``) or moments (``infer``), polish, store and edit them."""
+"""Models: infer topics from moments (``infer``), polish them with the documents (``polish``), store and edit them."""

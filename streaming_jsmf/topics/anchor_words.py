@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import InferSettings
-from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.inference.anchors import Groups
 from streaming_jsmf.inference.correlations import reconstruction_error
 from streaming_jsmf.inference.law import AnchorRules, AnchorWordTopics, low_rank_anchor_words
@@ -20,7 +19,7 @@ from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.moments.select import SelectedMoments
 from streaming_jsmf.moments.store import Moments
-from streaming_jsmf.rectification.complete import alternating_projection, diagonal_completion
+from streaming_jsmf.rectification.ap import alternating_projection
 from streaming_jsmf.rectification.enn import epsilon_nonnegative
 from streaming_jsmf.rectification.palm import (
     SymmetricOperator,
@@ -30,7 +29,6 @@ from streaming_jsmf.rectification.palm import (
     palm,
 )
 from streaming_jsmf.rectification.result import (
-    OnIteration,
     Rectification,
     change_of_grams,
     omitted_mass,
@@ -76,7 +74,7 @@ def rectify(
     """Rectify the co-occurrences of a store by the method ``settings.rectify``. No pass over the corpus.
 
     PALM uses the whole C if the store has it, and F F' - D otherwise (docs/math.md). Raises ``InputError`` if the
-    method needs the whole C and the store lacks it, or cannot complete its diagonal.
+    method needs the whole C and the store lacks it.
     """
     k = settings.n_topics
 
@@ -98,28 +96,10 @@ def rectify(
             shares = moments.row_sum / moments.row_sum.sum() if marginals else None
             acceleration = settings.acceleration
             return epsilon_nonnegative(pairs, k, shares=shares, acceleration=acceleration, **options)
-        case "dc":
-            return _diagonal(moments, k, report)
-        case "ap" | "dykstra" as name:
-            c = moments.cooccurrence()
-            return alternating_projection(c, pairs, k, dykstra=name == "dykstra", **options)
+        case "ap":
+            return alternating_projection(moments.cooccurrence(), pairs, k, **options)
         case "palm" | "ipalm" as name:
             return palm(_operator(moments), pairs, k, inertial=name == "ipalm", **options)
-
-
-def _diagonal(moments: Moments, n_topics: int, report: OnIteration) -> Rectification:
-    if len(moments.words) < 2 * n_topics:
-        raise InputError(
-            f"{moments.path}: {option.rectify('dc')} halves the words, and {len(moments.words)} words are too few for "
-            f"{n_topics} topics; lower {option.n_topics}"
-        )
-    c = moments.cooccurrence()
-    if np.count_nonzero(c) == np.count_nonzero(np.diagonal(c)):
-        raise InputError(
-            f"{moments.path}: {option.rectify('dc')} completes the diagonal from pairs of different words, and no "
-            f"document has two different words; use {option.rectify('enn')}"
-        )
-    return diagonal_completion(c, n_topics, seed=moments.settings.seed, on_iteration=report)
 
 
 def _operator(moments: Moments) -> SymmetricOperator:

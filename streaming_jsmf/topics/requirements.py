@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self, TypeAlias
@@ -27,8 +27,8 @@ EngineSettings: TypeAlias = InferSettings | StodSettings
 
 #: Documents that contain an anchor word that the user gives; fewer suffice if ``anchor_min_df`` allows them.
 GIVEN_ANCHOR_MIN_DF = 5.0
-#: Number of N x N matrices that each rectification of the whole C keeps in memory.
-MATRICES: Mapping[Rectifier, int] = {"ap": 1, "dykstra": 2, "dc": 2, "palm": 1, "ipalm": 1}
+#: Rectifications that keep the whole C, if it is stored, in memory.
+_OF_WHOLE_C: tuple[Rectifier, ...] = ("ap", "palm", "ipalm")
 
 #: Number of words from which the cost of rectifying the whole C is announced, and of topics for ENN.
 _MANY_WORDS, _MANY_TOPICS = 5_000, 300
@@ -155,12 +155,12 @@ class Requirements:
             )
 
     @property
-    def _matrices(self) -> int:
-        """Bytes of the N x N matrices of the rectification."""
+    def _matrix(self) -> int:
+        """Bytes of the N x N matrix of the rectification."""
         settings = self.settings
-        if isinstance(settings, StodSettings) or not self.exact:
+        if isinstance(settings, StodSettings) or not self.exact or settings.rectify not in _OF_WHOLE_C:
             return 0
-        return MATRICES.get(settings.rectify, 0) * matrix_bytes(len(self.words))
+        return matrix_bytes(len(self.words))
 
     @property
     def _is_wide(self) -> bool:
@@ -175,7 +175,7 @@ class Requirements:
     @property
     def memory(self) -> int:
         """Bytes that the inference needs, accurate to a factor of about two."""
-        return _BLOCKS * 8 * len(self.words) * self.settings.n_topics + self._matrices
+        return _BLOCKS * 8 * len(self.words) * self.settings.n_topics + self._matrix
 
     def _require_memory(self, threads: int) -> None:
         n_topics, n_words = f"{self.settings.n_topics:,}", f"{len(self.words):,}"
@@ -186,7 +186,7 @@ class Requirements:
                 f"{option.workers}, or raise the limit"
             )
         available = machine_memory()
-        if (self._matrices or self._is_wide) and self.memory > available:
+        if (self._matrix or self._is_wide) and self.memory > available:
             advice = f"lower {option.n_topics}" if self._is_wide else f"use {option.rectify('enn')}"
             raise InputError(
                 f"{option.n_topics} is {n_topics}, which takes about {format_bytes(self.memory)} of memory for "
@@ -205,7 +205,7 @@ class Requirements:
                 settings.rectify,
                 f"{n_words:,}",
                 f"{n_words:,}",
-                format_bytes(self._matrices),
+                format_bytes(self._matrix),
                 settings.max_iterations,
             )
         elif self._is_wide:

@@ -47,7 +47,7 @@ from streaming_jsmf.storage.paths import (
 )
 from streaming_jsmf.storage.replace import remove_store, store_written
 from streaming_jsmf.storage.results import Found, Wanted, utc_now
-from streaming_jsmf.topics.parameters import MODEL_VARIABLES, STOD_VARIABLES
+from streaming_jsmf.topics.variables import MODEL_VARIABLES, STOD_VARIABLES
 
 if TYPE_CHECKING:
     # Importing xarray takes a fifth of the start-up time, and only two functions need it.

@@ -9,19 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import SHARES, InferSettings, StodSettings
+from streaming_jsmf.config import InferSettings, StodSettings
 from streaming_jsmf.errors import TooFewFactorsError, option
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError
 from streaming_jsmf.inference.correlations import HIGHEST_SUM, LOWEST_SUM, prior_sum
-from streaming_jsmf.inference.stod import (
-    MAX_EVALUATIONS,
-    NoTopicsError,
-    TensorTopics,
-    core_moments,
-    find_alpha0,
-    tensor_topics,
-)
-from streaming_jsmf.jobs.events import Iteration, Listener
+from streaming_jsmf.inference.stod import NoTopicsError, TensorTopics, tensor_topics
+from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.linalg.tensor import BasisMoments
 from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.topics.anchor_words import anchor_rules, anchored_topics, rectify, word_lists
@@ -64,13 +57,8 @@ def fit_tensor(
 
 
 def _alpha0(moments: Moments, settings: StodSettings, threads: int, listener: Listener) -> float:
-    def report(number: int, alpha0: float, total: float) -> None:
-        listener(Iteration("alpha0", number, MAX_EVALUATIONS, {"alpha0": alpha0, "share_sum": total}))
-
     if settings.prior_settings is not None:
         return estimate_alpha0(moments, settings.prior_settings, threads, listener)
-    if settings.alpha0 == SHARES:
-        return find_alpha0(core_moments(moments.tensor_moments()), settings, report)
     return float(settings.alpha0)
 
 
@@ -89,8 +77,8 @@ def estimate_alpha0(moments: Moments, settings: InferSettings, threads: int, lis
     except DegenerateAnchorsError as error:
         reason = str(error).partition(";")[0]
         raise TooFewFactorsError(
-            f"{moments.path}: alpha0 is estimated by anchor words, and {reason}; give {option.alpha0} a number or "
-            "shares, or use fewer topics"
+            f"{moments.path}: alpha0 is estimated by anchor words, and {reason}; give {option.alpha0} a number, or "
+            "use fewer topics"
         ) from error
     return prior_sum(topics.topic_topic, topics.topic_probability)
 
