@@ -170,7 +170,7 @@ def test_one_topic_of_one_word():
     topics = TopicArrays(
         np.ones((1, 1)), np.zeros((1, 1), np.int64), one, np.ones((1, 1)), one, np.zeros(1, np.int64)
     )
-    C = Cooccurrence(np.ones((1, 1), np.float32), np.zeros(1), one)
+    C = Cooccurrence(one, np.ones((1, 1)).__getitem__)
     counts = SelectedCounts(np.zeros(1, np.int64), np.full((1, 1), 3), 3)
     result, _ = evaluate_topics(topics, cooccurrence=C, counts=counts)
     json.dumps(result, allow_nan=False)

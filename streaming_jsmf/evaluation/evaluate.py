@@ -31,7 +31,7 @@ from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.typing import Floats
-from streaming_jsmf.moments.select import require_parts, resampled, select_partitions
+from streaming_jsmf.moments.select import SelectedMoments, require_parts, resampled, select_partitions
 from streaming_jsmf.moments.store import Moments, open_moments
 from streaming_jsmf.simulation.truth import read_truth
 from streaming_jsmf.storage.paths import StorePath
@@ -116,7 +116,10 @@ def _gather(
     path: StorePath, model: Model, request: EvaluationRequest, execution: Execution, listener: Listener
 ) -> tuple[dict[str, Any], dict[str, str]]:
     found: dict[str, Any] = {"seed": request.seed}
-    reasons: dict[str, str] = {}
+    reasons = {
+        "explained": "the moments store does not hold all documents; give them once with "
+        f"{option.corpus('CORPUS')}, which counts rows of their co-occurrences"
+    }
 
     def given(name: str) -> Any:
         if name in reasons:
@@ -148,10 +151,11 @@ def _gather(
             found[name] = find()
         except Unavailable as reason:
             reasons[name] = str(reason)
-    if {"counts", "cooccurrence"} <= found.keys():
+    if {"cooccurrence", "counts"} <= found.keys() and found["cooccurrence"].is_whole:
         corpora = [each.fingerprint for each in found["moments"].manifest.whole_corpora]
-        if found["moments"].settings.exact and corpora == [found["counts"].corpus["fingerprint"]]:
-            found["counts"] = replace(found["counts"], sketch=None)  # nothing is estimated
+        if is_training_corpus(model, found["counts"]) and corpora == [found["counts"].corpus["fingerprint"]]:
+            # All rows are better than those that were counted.
+            found["counts"] = replace(found["counts"], cooccurrence=None)
     return found, reasons
 
 
@@ -254,13 +258,14 @@ def _require_same_contents(model: Model, moments: Moments) -> None:
 
 @single_blas_thread()
 def cooccurrence_of(moments: Moments) -> Cooccurrence:
-    """C as counted, or its factor in the basis; after ``halko`` its eigenpairs, which need no diagonal."""
-    factor, counted = moments.factor(), moments.cooccurrence() if moments.settings.exact else None
-    if factor is not None:
-        return Cooccurrence(factor, moments.diagonal, moments.row_sum, counted)
-    pairs = moments.eigenpairs(1, extra=moments.settings.basis_width)
-    half = pairs.vectors * np.sqrt(np.maximum(pairs.values, 0.0))
-    return Cooccurrence(half.astype(np.float32), np.zeros(len(moments.words)), moments.row_sum)
+    """C as counted, or of the documents that the store holds; after ``halko`` from its eigenpairs."""
+    settings, row_sum = moments.settings, moments.row_sum
+    if settings.exact and not isinstance(moments, SelectedMoments):
+        return Cooccurrence(row_sum, moments.cooccurrence().__getitem__)
+    if settings.range_finder == "halko":
+        return Cooccurrence(row_sum, moments.cooccurrence_rows, is_whole=False)
+    documents, is_whole = moments.sample(), moments.sample_share == 1
+    return Cooccurrence.of_documents(documents, moments.diagonal, row_sum, is_whole=is_whole)
 
 
 def completion_of(model: Model, counts: SelectedCounts) -> Completion:

@@ -159,7 +159,7 @@ def _divergence(p: Floats, q: Floats) -> float:
     return float((xlogy(p, p) - xlogy(p, lifted / lifted.sum())).sum() / np.log(2))
 
 
-def topic_given_word(topics: TopicArrays, rows: slice) -> Floats:
+def topic_given_word(topics: TopicArrays, rows: slice | Integers) -> Floats:
     """p(topic | word) of a block of words by Bayes' rule, (n, K); rows of words without a topic are 0.
 
     p(topic) is ``topic_probability`` if available, otherwise the row sums of A, otherwise uniform.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Arrays of every engine, and those of some engines; ``word_topic`` is read in panels.
 NEEDED = ("word", "prominent_words", "topic_probability")
-OPTIONAL: tuple[str, ...] = ("alpha", "anchors", "characteristic_words", "document_frequency")
+OPTIONAL: tuple[str, ...] = ("alpha", "anchors", "characteristic_words", "document_frequency", "term_count")
 OPTIONAL += ("duplicate_of", "label_words", "lambda", "shown_word")
 
 #: Number of most probable words of each topic in a page.
