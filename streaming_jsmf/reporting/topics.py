@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.display import printable, wrapped
 from streaming_jsmf.evaluation.verdicts import Frequency, doubt, topic_warnings, warnings_of
-from streaming_jsmf.linalg.panels import gram
+from streaming_jsmf.linalg import hellinger
 from streaming_jsmf.linalg.typing import Floats, Integers
 from streaming_jsmf.topics.edits import EditedTopics, require_word_count, shown_topics
 from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
@@ -268,7 +268,7 @@ def read_word_topic(
     leading += [_Leading(n_topics, max(BY_RELEVANCE, count), weight) for weight in LAMBDAS]
     of_words: list[Floats] = []
     for known, own in _read(panels, listed, shares, probabilities, leading):
-        affinity += gram(np.sqrt(known))
+        affinity += hellinger.affinity(known)
         of_words.append(own)
     characteristic = leading[1 + LAMBDAS.index(CHARACTERISTIC)].ids(count)
     lists = _lists(leading, np.concatenate(of_words), words)
@@ -347,7 +347,7 @@ class _Leading:
 def _lists(leading: list[_Leading], of_words: Floats, words: NDArray[np.object_]) -> WordLists:
     n_topics, count = len(leading[0]._ids), MOST_WORDS
     while True:
-        chosen = [_joined(leading, topic, count) for topic in range(n_topics)]
+        chosen = [_words_of(topic, leading, count) for topic in range(n_topics)]
         vocabulary = sorted(set().union(*chosen))
         size = sum(map(len, chosen)) * LISTED_BYTES + sum(
             len(str(words[word]).encode()) + 3 for word in vocabulary
@@ -364,7 +364,7 @@ def _lists(leading: list[_Leading], of_words: Floats, words: NDArray[np.object_]
     )
 
 
-def _joined(leading: list[_Leading], topic: int, count: int) -> dict[int, float]:
+def _words_of(topic: int, leading: list[_Leading], count: int) -> dict[int, float]:
     """Words of a topic that rank first by any relevance, in descending order of probability."""
     found: dict[int, float] = {}
     for first in leading:
