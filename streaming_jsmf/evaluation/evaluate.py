@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,12 @@ from streaming_jsmf.evaluation.counts import counts_of, is_training_corpus, read
 from streaming_jsmf.evaluation.inputs import Cooccurrence, SelectedCounts, TopicArrays
 from streaming_jsmf.evaluation.metrics import Unavailable, evaluate_topics
 from streaming_jsmf.evaluation.verdicts import (
-    Frequency,
     doubt,
+    doubts_about,
     perplexity_warnings,
-    topic_warnings,
     warnings_of,
 )
 from streaming_jsmf.inference.perplexity import Completion
-from streaming_jsmf.inference.words import longer_lists
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
@@ -85,6 +83,7 @@ def evaluate(
     counts, moments = inputs.get("counts"), inputs.get("moments")
     n_words, n_topics = topics.arrays["word_topic"].shape
     shown = EditedTopics(path, topics, read_edits(path, topics).apart)
+    doubts = doubts_about(shown, (metrics.get("npmi") or {}).get("per_topic"))
     return {
         "format_version": FORMAT_VERSION,
         "model": location(path),
@@ -106,7 +105,7 @@ def evaluate(
             *warnings_of(topics.metrics, int(n_topics)),
             *_moments_warnings(missing, reasons.get("cooccurrence")),
             *perplexity_warnings(inputs.get("completion")),
-            *_doubtful_topics(shown, (metrics.get("npmi") or {}).get("per_topic")),
+            *(doubt(topic, shown.names[topic], reasons) for topic, reasons in enumerate(doubts) if reasons),
         ],
         "topics": _topic_rows(shown, counts, metrics, wanted.words or LISTED_WORDS),
     }
@@ -165,37 +164,24 @@ def _moments_warnings(missing: Mapping[str, str], reason: str | None) -> list[st
     return [f"{', '.join(names)} are missing: {reason}"] if names else []
 
 
-def _doubtful_topics(shown: EditedTopics, npmi: Sequence[float] | None) -> list[str]:
-    arrays = {**shown.stored.arrays, "word": shown.words}
-    listed = [[str(word) for word in words] for words in arrays["word"][arrays["prominent_words"]]]
-    frequency = Frequency.of(arrays, shown.stored.metrics.get("n_documents"))
-    found = topic_warnings(listed, arrays["topic_probability"], frequency=frequency, npmi=npmi)
-    rows = enumerate(zip(shown.names, found, strict=True))
-    return [doubt(topic, name, reasons) for topic, (name, reasons) in rows if reasons]
-
-
 def _topic_rows(
     shown: EditedTopics, counts: SelectedCounts | None, metrics: Mapping[str, Any], words: int
 ) -> list[dict[str, Any]]:
     """Each topic with its words; characteristic words use exact rows if the training corpus was counted."""
-    vocabulary, model = shown.words, shown.stored
-    arrays = model.arrays
-    prominent = arrays["prominent_words"][:, :words]
-    if words > prominent.shape[1]:
-        prominent = longer_lists(prominent, [arrays["word_topic"]], words)
+    arrays, prominent = shown.stored.arrays, shown.spelled(shown.listed_words(words))
     characteristic = arrays.get("characteristic_words")
-    if counts is not None and is_training_corpus(model, counts):
+    if counts is not None and is_training_corpus(shown.stored, counts):
         characteristic = counts.characteristic_words
     scores = (metrics.get("npmi") or {}).get("per_topic")
     rows = []
-    for topic in range(arrays["word_topic"].shape[1]):
+    for topic, probability in enumerate(arrays["topic_probability"].tolist()):
         row: dict[str, Any] = {"topic": topic, "npmi": None if scores is None else scores[topic]}
-        row["probability"] = float(arrays["topic_probability"][topic])
+        row["probability"] = probability
         if "anchors" in arrays:
-            row["anchor"] = str(vocabulary[arrays["anchors"][topic]])
-        row["prominent"] = [str(vocabulary[word]) for word in prominent[topic]]
+            row["anchor"] = str(shown.words[arrays["anchors"][topic]])
+        row["prominent"] = [*prominent[topic]]
         if characteristic is not None:
-            row["characteristic"] = [str(vocabulary[word]) for word in characteristic[topic, :words]]
+            [row["characteristic"]] = map(list, shown.spelled(characteristic[topic : topic + 1, :words]))
         rows.append(row)
     return rows
 
