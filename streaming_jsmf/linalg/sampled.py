@@ -80,7 +80,7 @@ class SampleParts:
         over the others. Of each piece only the chosen rows are kept.
         """
         if fits_all(shape, share):
-            return cls.whole(_stacked(list(pieces)))
+            return cls.whole(_joined(list(pieces)))
         count, most = shape[0], max(FITTED_DOCUMENTS, shape[1])
         eighth = np.arange(count) % HELD_OUT == HELD_OUT - 1
         uses = _spread(np.flatnonzero(~eighth), most), _spread(np.flatnonzero(eighth), most // HELD_OUT)
@@ -89,7 +89,7 @@ class SampleParts:
             start, stop = stop, stop + piece.shape[0]
             for rows, found in zip(uses, chosen, strict=True):
                 found.append(piece[rows[slice(*np.searchsorted(rows, (start, stop)))] - start])
-        fitted, held_out = map(_stacked, chosen)
+        fitted, held_out = map(_joined, chosen)
         for part in fitted, held_out:
             part.data *= np.float32(np.sqrt(count / max(part.shape[0], 1)))
         return cls(fitted, held_out, fitted.shape[0] / max(count, 1))
@@ -110,7 +110,7 @@ def _spread(rows: Integers, most: int) -> Integers:
     return rows[np.arange(number) * rows.size // max(number, 1)]
 
 
-def _stacked(pieces: Sequence[csr_array[Any]]) -> csr_array[Any]:
+def _joined(pieces: Sequence[csr_array[Any]]) -> csr_array[Any]:
     return pieces[0] if len(pieces) == 1 else csr_array(vstack(pieces, "csr"))
 
 

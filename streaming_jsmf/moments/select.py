@@ -22,7 +22,7 @@ from streaming_jsmf.linalg.tensor import BasisMoments
 from streaming_jsmf.linalg.typing import Floats, Integers
 from streaming_jsmf.moments.stages.range import (
     RangeReduction,
-    documents_of,
+    joined,
     normalized,
     repeated,
     sample_probes,
@@ -195,7 +195,7 @@ def _folded(moments: Moments, selection: str, parts: Iterable[PartialResult]) ->
             folded = fold(folded, part)
             yield part
 
-    documents = documents_of(folding())
+    documents = joined(folding())
     assert folded is not None, "there are parts"
     return SelectedMoments(moments.path, moments.manifest, selection, folded, documents)
 

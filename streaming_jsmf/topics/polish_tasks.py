@@ -151,11 +151,11 @@ class DrawReduction:
             log_length, n_documents = log_lengths(block)
             scalars = {"log_length": log_length, "n_documents": n_documents}
             drawn.append(PartialResult(arrays, scalars))
-        return _all_documents(drawn)
+        return _joined(drawn)
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         """Concatenate the arrays and add the scalars."""
-        return partial if folded is None else _all_documents([folded, partial])
+        return partial if folded is None else _joined([folded, partial])
 
 
 def sample_blocks(sample: Counts, draws: Floats) -> dict[str, PartialResult]:
@@ -168,7 +168,7 @@ def sample_blocks(sample: Counts, draws: Floats) -> dict[str, PartialResult]:
     return found
 
 
-def _all_documents(parts: Sequence[PartialResult]) -> PartialResult:
+def _joined(parts: Sequence[PartialResult]) -> PartialResult:
     arrays = {name: np.concatenate([part.arrays[name] for part in parts]) for name in parts[0].arrays}
     return PartialResult(
         arrays, {name: sum(part.scalars[name] for part in parts) for name in parts[0].scalars}

@@ -223,7 +223,7 @@ def _product(store: Moments, folded: Iterator[PartialResult], name: str) -> Floa
     basis, sums = store.read(name), [total.arrays["projection"] for total in folded]
     if not sums:
         return basis  # without columns
-    product: Floats = _side_by_side(sums)
+    product: Floats = _joined(sums)
     weight, diagonal = store.scalars("range")["total_weight"], store.read("diagonal")[:, None]
     on_each(
         lambda rows: np.subtract(product[rows] / weight, diagonal[rows] * basis[rows], out=product[rows]),
@@ -247,7 +247,7 @@ def _corrected(
         few = store.manifest.base is not None and store.n_words > DENSE_WORDS
         exact = share == 1 and len(bases) == 1 and not few
         parts = SampleParts.whole(read_sample(store)) if exact else read_fitted(store)
-        basis, product = (_side_by_side([*each(store.read, names)]) for names in (bases, products))
+        basis, product = (_joined([*each(store.read, names)]) for names in (bases, products))
         with span("basis"):
             # Products with a full block cost no more than those with K + 10 columns.
             count = block_width(most + GUARD_VECTORS)
@@ -258,7 +258,7 @@ def _corrected(
     return store.once(f"eigenpairs in {', '.join(bases)}", compute)
 
 
-def _side_by_side(arrays: Sequence[Floats]) -> Floats:
+def _joined(arrays: Sequence[Floats]) -> Floats:
     return arrays[0] if len(arrays) == 1 else np.hstack(arrays)
 
 

@@ -175,7 +175,7 @@ def reindex(part: PartialResult, rows: Integers, n_words: int) -> PartialResult:
 
 def read_sample(store: Moments) -> csr_array[Any]:
     """H_s (documents x words, CSR, float32), H_s'H_s ~ C + diag(D), equal if the store holds all documents."""
-    return store.once(SAMPLE, lambda: scaled(store, documents_of(_parts(store))))
+    return store.once(SAMPLE, lambda: scaled(store, joined(_parts(store))))
 
 
 def read_fitted(store: Moments) -> SampleParts:
@@ -192,7 +192,7 @@ def _parts(store: Moments) -> Iterator[PartialResult]:
         yield recent.pop(f"{SAMPLE} {key}", None) or checkpoints.read_part(key)
 
 
-def documents_of(parts: Iterable[PartialResult]) -> dict[str, NDArray[Any]]:
+def joined(parts: Iterable[PartialResult]) -> dict[str, NDArray[Any]]:
     """The documents of several parts, in order."""
     found = [{name: part.arrays[name] for name in DOCUMENTS} for part in parts]
     return {name: np.concatenate([arrays.pop(name) for arrays in found]) for name in DOCUMENTS}
