@@ -63,14 +63,14 @@ def draw_cooccurrence(rng: np.random.Generator, topics: TopicArrays) -> Cooccurr
 
 
 def draw_counts(rng: np.random.Generator, topics: TopicArrays, cooccurrence: Cooccurrence) -> SelectedCounts:
-    """Counts of top words and anchors in such documents, and the rows of C at the anchors."""
+    """Counts of top words and anchors in such documents."""
     words = np.unique(np.concatenate([topics.top_words.ravel(), topics.anchors]))
     frequency = rng.binomial(DOCUMENTS, 1 - np.exp(-100 * topics.word_probability[words]))
     expected = np.outer(frequency, frequency / DOCUMENTS)
     pairs = np.minimum(rng.poisson(expected), np.minimum.outer(frequency, frequency))
     pairs = np.triu(pairs, 1)
     pairs += pairs.T + np.diag(frequency)
-    return SelectedCounts(words, pairs, DOCUMENTS, cooccurrence.rows(topics.anchors))
+    return SelectedCounts(words, pairs, DOCUMENTS)
 
 
 @click.command(help=__doc__)

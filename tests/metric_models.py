@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.evaluation.inputs import Cooccurrence, SelectedCounts, TopicArrays
-from tests.reference import cooccurrence, mean_of_shares
+from tests.reference import mean_of_shares
 
 Floats = NDArray[np.float64]
 
@@ -34,13 +34,13 @@ def cooccurrence_of(H: Floats) -> Cooccurrence:
     return Cooccurrence.of_documents(csr_array(scaled), diagonal, mean_of_shares(H))
 
 
-def counts_of(H: Floats, topics: TopicArrays, rows: Floats | None) -> SelectedCounts:
-    """Document frequencies of top words, anchors and every third word, with exact rows if given."""
+def counts_of(H: Floats, topics: TopicArrays) -> SelectedCounts:
+    """Document frequencies of top words, anchors and every third word."""
     chosen = np.unique(
         np.concatenate([topics.top_words.ravel(), topics.representatives, np.arange(0, H.shape[1], 3)])
     )
     present = (H[:, chosen] > 0).astype(np.int64)
-    return SelectedCounts(chosen, present.T @ present, len(H), rows)
+    return SelectedCounts(chosen, present.T @ present, len(H))
 
 
 def make_case(seed: int, n_words: int = 30, n_topics: int = 4) -> Case:
@@ -60,7 +60,7 @@ def make_case(seed: int, n_words: int = 30, n_topics: int = 4) -> Case:
     Y = np.abs(rng.normal(size=(n_words, n_topics))) / n_words
     anchors = rng.choice(n_words - 1, size=n_topics, replace=False).astype(np.int64)
     topics = TopicArrays(B, top, H.sum(axis=0) / H.sum(), A, A.sum(axis=1), anchors, Y)
-    return Case(H, topics, cooccurrence_of(H), counts_of(H, topics, cooccurrence(H)[anchors]))
+    return Case(H, topics, cooccurrence_of(H), counts_of(H, topics))
 
 
 def reordered(topics: TopicArrays, order: NDArray[np.int64]) -> TopicArrays:

@@ -134,7 +134,7 @@ def test_trees_equal_kruskal(seed, n, coarse):
 
 @given(cases())
 def test_incoherence_in_cooccurrence_equals_the_dense_one(case):
-    C, rows = reference.cooccurrence(case.documents), case.counts.anchor_rows
+    C, rows = reference.cooccurrence(case.documents), case.cooccurrence.rows(case.topics.anchors)
     found = incoherence_in_cooccurrence(case.topics, case.cooccurrence, rows)
     expected = reference_metrics.mst_incoherence(case.topics.top_words, rows, C, case.cooccurrence.row_sum)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
@@ -146,7 +146,7 @@ def test_incoherence_in_cooccurrence_equals_the_dense_one(case):
 
 @given(cases())
 def test_incoherence_in_documents_equals_the_dense_one(case):
-    H, rows = case.documents, case.counts.anchor_rows
+    H, rows = case.documents, case.cooccurrence.rows(case.topics.anchors)
     present = (H > 0).astype(float)
     joint = present.T @ present / len(H)
     found = incoherence_in_documents(case.topics, case.counts, rows)
@@ -162,7 +162,9 @@ def test_an_anchor_without_documents_has_no_characteristic_words():
     topics = replace(case.topics, top_words=case.topics.top_words[:, :3])
     none = incoherence_in_documents(topics, case.counts, np.zeros((4, 30)))
     assert (none <= 2).all()
-    assert not np.array_equal(none, incoherence_in_documents(topics, case.counts, case.counts.anchor_rows))
+    assert not np.array_equal(
+        none, incoherence_in_documents(topics, case.counts, case.cooccurrence.rows(case.topics.anchors))
+    )
 
 
 # -- Metrics of B, A, p(topic) and the anchors alone, and how topics and factors are compared: against dense oracles --
@@ -490,7 +492,7 @@ def test_points_keep_the_distances_of_normalised_rows():
     rows = (C / C.sum(axis=1, keepdims=True))[topics.anchors]
     assert log_volume(anchor_points(topics)) == pytest.approx(log_volume(rows), abs=1e-6)
     raw = replace(topics, rectified=None)
-    exact = case.counts.anchor_rows
+    exact = case.cooccurrence.rows(case.topics.anchors)
     np.testing.assert_allclose(anchor_points(raw, exact), exact / exact.sum(axis=1, keepdims=True))
     assert anchor_points(raw) is None
     assert anchor_points(raw, np.zeros((4, 30))) is None

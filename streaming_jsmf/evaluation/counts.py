@@ -19,7 +19,6 @@ from streaming_jsmf.evaluation.inputs import Cooccurrence, SelectedCounts, WordD
 from streaming_jsmf.evaluation.word_counts import CountReduction, count_job
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.inference.perplexity import Completion
-from streaming_jsmf.inference.words import characteristic_words
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
@@ -61,9 +60,6 @@ _VARIABLES = {
     ),
     "row_words": Variable(("row",), "anchors (without them: top words) and drawn words, sorted"),
     "rows": Variable(("row", "word"), "rows of C of these words, exact"),
-    "characteristic_words": Variable(
-        ("topic", "rank"), "word ids that co-occur most with the word of those rows"
-    ),
     "row_sum": Variable(("word",), "row sums of C, exact"),
 }
 
@@ -187,14 +183,11 @@ def _fields(model: Model, job: DocumentJob, total: PartialResult) -> dict[str, A
 
 def _divided(model: Model, job: DocumentJob, total: PartialResult) -> dict[str, NDArray[Any]]:
     weight = total.scalars["total_weight"]
-    row_words, rows = job.arrays["row_words"], total.arrays["rows"] / weight
-    anchor_rows = rows[np.searchsorted(row_words, representatives(model))]
     return {
         "selected_words": job.arrays["words"],
         "document_pairs": total.arrays["pairs"],
-        "row_words": row_words,
-        "rows": rows,
-        "characteristic_words": characteristic_words(anchor_rows, model.arrays["prominent_words"].shape[1]),
+        "row_words": job.arrays["row_words"],
+        "rows": total.arrays["rows"] / weight,
         "row_sum": total.arrays["row_sum"] / weight,
     }
 
@@ -250,9 +243,7 @@ def read_counts(
         arrays.get("selected_words", empty),
         arrays.get("document_pairs", empty.reshape(0, 0)),
         int(attributes["n_documents"]),
-        None if c is None else c.rows(representatives(model)),
         c,
-        arrays.get("characteristic_words"),
         attributes["corpus"],
         Completion(**completion) if completion and of_this_model else None,
     )

@@ -15,7 +15,12 @@ from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.vocabulary import word_ids
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, StreamingJSMFError, option
-from streaming_jsmf.evaluation.counts import counts_of, is_training_corpus, read_training_counts
+from streaming_jsmf.evaluation.counts import (
+    counts_of,
+    is_training_corpus,
+    read_training_counts,
+    representatives,
+)
 from streaming_jsmf.evaluation.inputs import Cooccurrence, SelectedCounts, TopicArrays
 from streaming_jsmf.evaluation.metrics import Unavailable, evaluate_topics
 from streaming_jsmf.evaluation.verdicts import (
@@ -25,6 +30,7 @@ from streaming_jsmf.evaluation.verdicts import (
     warnings_of,
 )
 from streaming_jsmf.inference.perplexity import Completion
+from streaming_jsmf.inference.words import characteristic_words
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
@@ -170,10 +176,11 @@ def _topic_rows(
     """Each topic with its words; characteristic words use exact rows if the training corpus was counted."""
     arrays, prominent = shown.stored.arrays, shown.spelled(shown.listed_words(words))
     characteristic = arrays.get("characteristic_words")
-    if counts is not None and is_training_corpus(shown.stored, counts):
-        characteristic = counts.characteristic_words
+    if counts is not None and counts.cooccurrence and is_training_corpus(shown.stored, counts):
+        rows = counts.cooccurrence.rows(representatives(shown.stored))
+        characteristic = characteristic_words(rows, arrays["prominent_words"].shape[1])
     scores = (metrics.get("npmi") or {}).get("per_topic")
-    rows = []
+    found = []
     for topic, probability in enumerate(arrays["topic_probability"].tolist()):
         row: dict[str, Any] = {"topic": topic, "npmi": None if scores is None else scores[topic]}
         row["probability"] = probability
@@ -182,8 +189,8 @@ def _topic_rows(
         row["prominent"] = [*prominent[topic]]
         if characteristic is not None:
             [row["characteristic"]] = map(list, shown.spelled(characteristic[topic : topic + 1, :words]))
-        rows.append(row)
-    return rows
+        found.append(row)
+    return found
 
 
 def topic_arrays(model: Model) -> TopicArrays:

@@ -136,10 +136,8 @@ class SelectedCounts:
     words : (P,) ascending word ids, including the top, representative and characteristic words of the model
     pairs : (P, P) number of documents with both words; the diagonal is the document frequency
     n_documents : number of documents with two tokens or more of the model's words
-    anchor_rows : (K, N) exact rows of C of ``TopicArrays.representatives``, divided by the total weight
-    cooccurrence : C of the documents, of which these rows and those of a draw of words are known; if given, Recovery
-        and Approximation refer to it
-    characteristic_words : (K, ranks) word ids by the anchor rows
+    cooccurrence : C of the documents, of which the rows of ``TopicArrays.representatives`` and those of a draw of words
+        are known; if given, Recovery and Approximation refer to it
     corpus : JSON values ``path``, ``fingerprint``, ``n_documents`` (all documents) and ``words_found`` (words of the
         model in the corpus)
     completion : None if unknown
@@ -148,9 +146,7 @@ class SelectedCounts:
     words: Integers
     pairs: Integers
     n_documents: int
-    anchor_rows: Floats | None = None
     cooccurrence: Cooccurrence | None = None
-    characteristic_words: Integers | None = None
     corpus: Mapping[str, Any] = field(default_factory=dict)
     completion: Completion | None = None
 

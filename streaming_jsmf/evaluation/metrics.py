@@ -67,12 +67,11 @@ INPUTS = ("cooccurrence", "counts", "completion", "truth", "replicas")
 def _inputs(topics: TopicArrays | None, given: Mapping[str, Any]) -> MetricInputs:
     arrays = {name: getattr(topics, name, None) for name in TopicArrays.__dataclass_fields__}
     of = MetricInputs(**{**dict.fromkeys(INPUTS), "topics": topics, "seed": 0, **arrays, **given})
-    of.anchor_rows = None if of.counts is None else of.counts.anchor_rows
     of.explained = None if of.counts is None else of.counts.cooccurrence
     if of.explained is None and of.cooccurrence is not None and of.cooccurrence.is_whole:
         of.explained = of.cooccurrence
-    if of.anchor_rows is None and topics is not None and of.cooccurrence is not None:
-        of.anchor_rows = of.cooccurrence.rows(topics.representatives)
+    c = of.cooccurrence if of.explained is None else of.explained
+    of.anchor_rows = None if topics is None or c is None else c.rows(topics.representatives)
     of.hull = of.anchor_rows if of.rectified is None else of.rectified
     return of
 
