@@ -62,7 +62,7 @@ def draw_cooccurrence(rng: np.random.Generator, topics: TopicArrays) -> Cooccurr
     return Cooccurrence.of_documents(documents, diagonal, term_count / (HELD * LENGTH))
 
 
-def draw_counts(rng: np.random.Generator, topics: TopicArrays, cooccurrence: Cooccurrence) -> SelectedCounts:
+def draw_counts(rng: np.random.Generator, topics: TopicArrays) -> SelectedCounts:
     """Counts of top words and anchors in such documents."""
     words = np.unique(np.concatenate([topics.top_words.ravel(), topics.anchors]))
     frequency = rng.binomial(DOCUMENTS, 1 - np.exp(-100 * topics.word_probability[words]))
@@ -82,7 +82,7 @@ def main(words: int, topics: int, replicas: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     model = draw_topics(rng, words, topics)
     cooccurrence = draw_cooccurrence(rng, model)
-    counts = draw_counts(rng, model, cooccurrence)
+    counts = draw_counts(rng, model)
     others = [np.roll(model.word_topic, shift, axis=1) for shift in range(1, replicas + 1)]
     inputs = peak_memory()
     started = time.perf_counter()

@@ -96,7 +96,7 @@ def counts_of(
                 made = {"committed": utc_now(), "versions": package_versions(mixed=mixed)}
                 fields = {**_fields(model, job, sums), "made": made}
                 with publish() as beside:
-                    digests = write_arrays(beside, _divided(model, job, sums), _VARIABLES, compress=True)
+                    digests = write_arrays(beside, _divided(job, sums), _VARIABLES, compress=True)
                     create_group(beside, sealed_as(KIND, FORMAT_VERSION, {**fields, "digests": digests}))
     elif not is_free(work) or is_left(target):
         with suppress(InputError), sole_writer(target):
@@ -181,7 +181,7 @@ def _fields(model: Model, job: DocumentJob, total: PartialResult) -> dict[str, A
     }
 
 
-def _divided(model: Model, job: DocumentJob, total: PartialResult) -> dict[str, NDArray[Any]]:
+def _divided(job: DocumentJob, total: PartialResult) -> dict[str, NDArray[Any]]:
     weight = total.scalars["total_weight"]
     return {
         "selected_words": job.arrays["words"],
