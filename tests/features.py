@@ -182,7 +182,7 @@ def readers(folder: Path) -> Found:
     head = 'name = "x"\ntitle = "x"\nreader = "lines"\n[source]\nurl = "https://localhost/x"\n'
     names = refused(source, "--reader", "nonsense")
     yield "readers", names
-    for name in {*names} - {"function"}:  # tests/test_sources_functions.py
+    for name in sorted({*names} - {"function"}):  # tests/test_sources_functions.py
         spec.write_text(f"{head.replace('lines', name)}[read]\nnonsense = 1\n")
         yield f"keys of {name}", refused(spec)
     yield "tokenizers", refused(source, "--reader", "lines", "--tokenizer", "nonsense")
