@@ -146,10 +146,11 @@ def _gather(
         "moments": lambda: moments_of(model, request.moments),
         "counts": counts,
         "completion": lambda: completion_of(model, given("counts")),
-        "cooccurrence": lambda: cooccurrence_of(given("moments")),
         "replicas": lambda: replicas_of(
             model, given("moments"), request.replicas, request.seed, execution.threads_here, listener
         ),
+        # Last, because it keeps the documents of the store in memory.
+        "cooccurrence": lambda: cooccurrence_of(given("moments")),
     }
     for name, find in steps.items():
         try:
@@ -249,7 +250,6 @@ def _require_same_contents(model: Model, moments: Moments) -> None:
         raise InputError(f"{moments.path}: has changed since the model was made of it; infer the model again")
 
 
-@single_blas_thread()
 def cooccurrence_of(moments: Moments) -> Cooccurrence:
     """C as counted, or of the documents that the store holds; after ``halko`` from its eigenpairs."""
     settings, row_sum = moments.settings, moments.row_sum
