@@ -2,7 +2,7 @@
 
     python -m benchmarks.evaluate_scale [--words 100000] [--topics 100] [--replicas 5]
 
-Topics, factor and counts are random, with the shapes and sizes of a real model of this vocabulary; nothing is read.
+Topics, documents and counts are random, with the shapes and sizes of a real model of this vocabulary; nothing is read.
 Prints seconds and peak memory of the process, and the memory of the inputs alone.
 """
 
@@ -12,6 +12,7 @@ import time
 
 import click
 import numpy as np
+from scipy.sparse import csr_array
 
 from streaming_jsmf.evaluation.inputs import Cooccurrence, SelectedCounts, TopicArrays
 from streaming_jsmf.evaluation.metrics import evaluate_topics
@@ -19,8 +20,8 @@ from streaming_jsmf.inference.words import prominent_words
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.process_limits import peak_memory
 
-#: Listed words per topic, and documents of the corpus.
-LISTED, DOCUMENTS = 20, 1_000_000
+#: Listed words per topic, documents of the corpus, those that the store holds, and their tokens.
+LISTED, DOCUMENTS, HELD, LENGTH = 20, 1_000_000, 100_000, 100
 
 
 def draw_topics(rng: np.random.Generator, n_words: int, n_topics: int) -> TopicArrays:
@@ -42,26 +43,34 @@ def draw_topics(rng: np.random.Generator, n_words: int, n_topics: int) -> TopicA
     )
 
 
-def draw_cooccurrence(rng: np.random.Generator, topics: TopicArrays, width: int) -> Cooccurrence:
-    """C = B A B' as a factor of ``width`` columns: those of B A^(1/2), and noise."""
-    factor = np.empty((len(topics.word_topic), width), dtype=np.float32)
-    rng.standard_normal(out=factor, dtype=np.float32)
-    factor *= np.float32(1e-3) * np.sqrt(topics.word_probability, dtype=np.float32)[:, None]
-    factor[:, : topics.rectified.shape[1]] = topics.rectified
-    row_sum = factor @ factor.sum(axis=0, dtype=np.float64)
-    return Cooccurrence(factor, 1e-3 * topics.word_probability, np.maximum(row_sum, 1e-12))
+def draw_cooccurrence(rng: np.random.Generator, topics: TopicArrays) -> Cooccurrence:
+    """C of documents that have one topic each."""
+    of_topic = np.bincount(rng.choice(topics.topic_probability.size, HELD, p=topics.topic_probability))
+    words = [
+        rng.choice(len(topics.word_topic), (count, LENGTH), p=topics.word_topic[:, topic])
+        for topic, count in enumerate(of_topic)
+    ]
+    indices = np.vstack(words).ravel()
+    documents = csr_array(
+        (np.ones(indices.size, np.float32), indices, np.arange(0, indices.size + 1, LENGTH)),
+        shape=(HELD, len(topics.word_topic)),
+    )
+    documents.sum_duplicates()
+    term_count = np.asarray(documents.sum(axis=0), dtype=np.float64).ravel()
+    documents.data /= np.sqrt(np.float32(HELD * LENGTH * (LENGTH - 1)))
+    diagonal = term_count / (HELD * LENGTH * (LENGTH - 1))
+    return Cooccurrence.of_documents(documents, diagonal, term_count / (HELD * LENGTH))
 
 
-def draw_counts(rng: np.random.Generator, topics: TopicArrays, cooccurrence: Cooccurrence) -> SelectedCounts:
-    """Counts of top words and anchors in documents of 100 tokens, and the rows of C at the anchors."""
+def draw_counts(rng: np.random.Generator, topics: TopicArrays) -> SelectedCounts:
+    """Counts of top words and anchors in such documents."""
     words = np.unique(np.concatenate([topics.top_words.ravel(), topics.anchors]))
     frequency = rng.binomial(DOCUMENTS, 1 - np.exp(-100 * topics.word_probability[words]))
     expected = np.outer(frequency, frequency / DOCUMENTS)
     pairs = np.minimum(rng.poisson(expected), np.minimum.outer(frequency, frequency))
     pairs = np.triu(pairs, 1)
     pairs += pairs.T + np.diag(frequency)
-    rows = cooccurrence.factor[topics.anchors].astype(np.float64) @ cooccurrence.factor.T
-    return SelectedCounts(words, pairs, DOCUMENTS, np.maximum(rows, 0.0))
+    return SelectedCounts(words, pairs, DOCUMENTS)
 
 
 @click.command(help=__doc__)
@@ -72,8 +81,8 @@ def draw_counts(rng: np.random.Generator, topics: TopicArrays, cooccurrence: Coo
 def main(words: int, topics: int, replicas: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     model = draw_topics(rng, words, topics)
-    cooccurrence = draw_cooccurrence(rng, model, 4 * topics)
-    counts = draw_counts(rng, model, cooccurrence)
+    cooccurrence = draw_cooccurrence(rng, model)
+    counts = draw_counts(rng, model)
     others = [np.roll(model.word_topic, shift, axis=1) for shift in range(1, replicas + 1)]
     inputs = peak_memory()
     started = time.perf_counter()

@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 
 import streaming_jsmf as sj
 from streaming_jsmf.interface import update as updating
-from streaming_jsmf.topics.identity import SAME, best_match, hellinger
+from streaming_jsmf.topics.identity import SAME, best_match, topic_distances
 from streaming_jsmf.topics.infer import InferPlan
 from streaming_jsmf.topics.store import read_model
 
@@ -98,7 +98,7 @@ def parts(files: list[Path], root: Path, topics: int) -> None:
 
 
 def kept(before: np.ndarray, model: Path) -> int:
-    distances = hellinger(before, read_model(model).arrays["word_topic"])
+    distances = topic_distances(before, read_model(model).arrays["word_topic"])
     return int(np.sum(distances[np.arange(len(distances)), best_match(distances)] <= SAME))
 
 

@@ -23,7 +23,7 @@ NAME.svg and NAME.json.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -41,10 +41,10 @@ from pipelines.common.scores import METRICS, Scorer, distances
 from pipelines.common.tables import markdown, spread
 from pipelines.common.volume import anchor_points, log_volume
 from streaming_jsmf.evaluation.coherence import NODES, incoherence_in_cooccurrence
-from streaming_jsmf.evaluation.factorization import estimated_errors
-from streaming_jsmf.evaluation.inputs import Cooccurrence, RowSketch, TopicArrays, sketch_probes
+from streaming_jsmf.evaluation.factorization import factorization_errors
+from streaming_jsmf.evaluation.inputs import Cooccurrence, TopicArrays
 from streaming_jsmf.evaluation.topic_shape import recovery_error
-from streaming_jsmf.inference.words import characteristic_words, prominent_words
+from streaming_jsmf.inference.words import prominent_words
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.moments.store import Moments
 
@@ -77,17 +77,14 @@ class SparseScorer:
         return self.setup.moments("usual")
 
     @cached_property
-    def sketch(self) -> RowSketch:
-        moments = self.moments
-        probes = sketch_probes(self.setup.corpus.n_words).astype(np.float64)
-        products = self.scaled.T @ (self.scaled @ probes) - moments.diagonal[:, None] * probes
-        return RowSketch(products, moments.row_sum)
+    def cooccurrence(self) -> Cooccurrence:
+        return Cooccurrence.of_documents(self.scaled, self.moments.diagonal, self.moments.row_sum)
 
     def row(self, name: str, n_topics: int, seed: int = 0) -> Row:
         n_words = self.setup.corpus.n_words
         scanned = self.setup.scan_seconds(METHODS[name].store, seed)
         found = self.setup.topics(name, n_topics, seed)
-        key = {**self.setup.key(name, n_topics, seed), "growth": 2}
+        key = {**self.setup.key(name, n_topics, seed), "growth": 3}
         row = self.setup.results.row(key, lambda: self._metrics(found))
         row["random_volume"] = Scorer(self.setup).random_volume(n_topics)
         row["volume"] = row["log_volume"] - row["random_volume"]
@@ -110,40 +107,25 @@ class SparseScorer:
             anchors=found["anchors"],
             rectified=found["rectified"],
         )
-        factor = moments.factor()
-        assert factor is not None
         with single_blas_thread():
-            errors = estimated_errors(
-                topics, Cooccurrence(factor, moments.diagonal, moments.row_sum), self.sketch
-            )
+            recovery = factorization_errors(topics, self.cooccurrence).relative_recovery
+            anchor_rows = self.cooccurrence.rows(topics.representatives)
+            incoherence = incoherence_in_cooccurrence(topics, self.cooccurrence, anchor_rows)
             points = anchor_points(topics)
+        # Of more words than are compared, an estimate from a draw.
+        value, error = (recovery, None) if isinstance(recovery, float) else astuple(recovery)
         unit = None if points is None else points / np.linalg.norm(points, axis=1, keepdims=True)
         volume, unit_volume = (None if each is None else log_volume(each) for each in (points, unit))
         return {
-            "relative_recovery": errors.relative_recovery.value,
-            "recovery_error": errors.relative_recovery.standard_error,
+            "relative_recovery": value,
+            "recovery_error": error,
             "log_volume": float("nan") if volume is None else volume,
             "unit_volume": float("nan") if unit_volume is None else unit_volume,
-            "incoherence": self._incoherence(topics),
+            "incoherence": float(incoherence.mean()),
             "cpu_seconds": float(found["cpu_seconds"]),
             "iterations": int(found["iterations"]),
             "sum_A": float(found["topic_topic"].sum()),
         }
-
-    def _incoherence(self, topics: TopicArrays) -> float:
-        """Incoherence from exact C, computed only for the words of the trees."""
-        moments, anchors = self.moments, topics.representatives
-        rows = (self.scaled.T @ self.scaled[:, anchors]).toarray().T
-        rows[np.arange(len(anchors)), anchors] -= moments.diagonal[anchors]
-        words = np.union1d(topics.top_words, characteristic_words(rows, NODES))
-        few = TopicArrays(
-            topics.word_topic[words],
-            np.searchsorted(words, topics.top_words),
-            np.ones(words.size) / words.size,
-        )
-        dense = np.asarray(self.scaled[:, words].toarray().T, dtype=np.float32)
-        c = Cooccurrence(dense, moments.diagonal[words], moments.row_sum[words])
-        return float(incoherence_in_cooccurrence(few, c, anchor_rows=rows[:, words]).mean())
 
 
 def fixed_hulls(rows: Sequence[Row]) -> list[Row]:

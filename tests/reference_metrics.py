@@ -12,14 +12,6 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-def dense_cooccurrence(factor: NDArray[np.float32], diagonal: Floats) -> Floats:
-    """F F' - D (N, N), with negative entries of the diagonal set to 0, because counts are not negative."""
-    C = factor.astype(float) @ factor.astype(float).T - np.diag(diagonal)
-    for i in range(len(C)):
-        C[i, i] = max(C[i, i], 0.0)
-    return C
-
-
 def topic_given_word(B: Floats, prior: Floats) -> Floats:
     """Bayes' rule word by word; words without topics have rows of zeros."""
     shares = np.zeros_like(B)

@@ -60,7 +60,7 @@ def test_methods_equal_those_of_the_dense_matrix(block: Any, kind: Any, random: 
     same(bags.take(mask), table[mask])
     same(bags.take(numbers), table[numbers])
     same(
-        Bags.joined([bags, bags.take(mask), bags.slice(low, high)]),
+        Bags.concatenated([bags, bags.take(mask), bags.slice(low, high)]),
         np.vstack([table, table[mask], table[low:high]]),
     )
     same(bags.where(bags.counts > 4), np.where(table > 4, table, 0))

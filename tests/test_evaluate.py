@@ -25,12 +25,11 @@ from streaming_jsmf.evaluation.counts import (
     read_training_counts,
     stored_corpora,
 )
-from streaming_jsmf.evaluation.evaluate import cooccurrence_of, topic_arrays, truth_of
-from streaming_jsmf.evaluation.inputs import SelectedCounts, sketch_probes
+from streaming_jsmf.evaluation.evaluate import topic_arrays, truth_of
+from streaming_jsmf.evaluation.inputs import SelectedCounts
 from streaming_jsmf.evaluation.metrics import SHOWN
 from streaming_jsmf.jobs.events import Event, StageStarted
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.simulation import simulate_lda
 from streaming_jsmf.simulation.truth import read_truth
 from streaming_jsmf.topics.infer import infer, infer_each
@@ -118,25 +117,88 @@ def test_a_model_alone_gives_what_its_moments_allow(
     assert shown["certificates"] == json.loads(json.dumps(read_model(model_path, ()).metrics))
 
 
-def test_of_a_store_with_all_pairs_the_errors_are_exact(
-    evaluate: Evaluate, corpus_path: Path, documents: Planted, tmp_path: Path
+def dense_errors(arrays: dict[str, NDArray[Any]], counts: NDArray[np.int64]) -> dict[str, float]:
+    """Recovery and relative Approximation with the dense C of the counts."""
+    C = reference.cooccurrence(counts, reference.document_weights(counts.sum(axis=1), "capped"))
+    B, A = arrays["word_topic"], arrays["topic_topic"]
+    shares = reference_metrics.topic_given_word(B, arrays["topic_probability"])
+    return {
+        "recovery": reference_metrics.recovery(C, C.sum(axis=1), shares, arrays["anchors"]),
+        "relative_approximation": reference_metrics.relative_approximation(C, B, A),
+    }
+
+
+def errors_of(evaluated: Evaluated) -> dict[str, Any]:
+    metrics = evaluated.document()["metrics"]
+    return {name: metrics[name] for name in ("recovery", "relative_approximation")}
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_errors_are_those_of_all_documents(
+    exact: bool, evaluate: Evaluate, corpus_path: Path, documents: Planted, tmp_path: Path
 ) -> None:
-    exact = scanned(corpus_path, tmp_path / "exact", ScanSettings(max_topics=5, exact=True))
-    arrays = infer(exact, tmp_path / "model", QUICK).arrays
-    C = reference.cooccurrence(
-        documents.counts, reference.document_weights(documents.counts.sum(axis=1), "capped")
-    )
-    shares = reference_metrics.topic_given_word(arrays["word_topic"], arrays["topic_probability"])
-    recovery = reference_metrics.recovery(C, C.sum(axis=1), shares, arrays["anchors"])
-    approximation = reference_metrics.approximation(C, arrays["word_topic"], arrays["topic_topic"])
+    """Also without C in the store, whose basis has 15 of 120 columns, and without a pass over the corpus."""
+    settings = ScanSettings(max_topics=5, partition_nonzeros=5000, exact=exact)
+    moments = scanned(corpus_path, tmp_path / "moments", settings)
+    arrays = infer(moments, tmp_path / "model", QUICK).arrays
+    expected = dense_errors(arrays, documents.counts)
     for options in ((), ("--corpus", corpus_path)):
-        found = evaluate(tmp_path / "model", *options, "--json").document()["metrics"]
-        assert found["recovery"] == pytest.approx(recovery, rel=1e-5)
-        assert found["approximation"] == pytest.approx(approximation, rel=1e-5)
+        found = errors_of(evaluate(tmp_path / "model", *options, "--json"))
+        assert found == pytest.approx(expected, rel=1e-6)
     half = Path(shutil.copytree(corpus_path, tmp_path / "half"))
     (half / "part-00000.parquet").unlink()
-    other = evaluate(tmp_path / "model", "--corpus", half, "--json").document()["metrics"]
-    assert other["recovery"]["value"] != pytest.approx(recovery, rel=1e-3)
+    other = errors_of(evaluate(tmp_path / "model", "--corpus", half, "--json"))
+    assert other == pytest.approx(dense_errors(arrays, documents.counts[200:]), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"sample_share": 0.5}, {"range_finder": "halko"}], ids=["sample", "halko"]
+)
+def test_of_a_part_of_the_documents_errors_are_counted(
+    settings: dict[str, Any],
+    evaluate: Evaluate,
+    corpus_path: Path,
+    documents: Planted,
+    tmp_path: Path,
+) -> None:
+    moments = scanned(corpus_path, tmp_path / "moments", ScanSettings(max_topics=5, **settings))
+    model = tmp_path / "model"
+    arrays = infer(moments, model, QUICK).arrays
+    expected = dense_errors(arrays, documents.counts)
+    without = evaluate(model, "--json").document()
+    assert "does not hold all documents" in without["missing"]["recovery"]
+    assert "--corpus CORPUS" in without["missing"]["recovery"]
+    assert without["metrics"]["mst_incoherence"]["cooccurrence"] is not None
+    assert errors_of(evaluate(model, "--corpus", corpus_path, "--json")) == pytest.approx(expected, rel=1e-6)
+    again = evaluate(model, "--json")
+    assert errors_of(again) == pytest.approx(expected, rel=1e-6), "stored with the model"
+    rows = dense_rows(documents.counts, arrays["anchors"])
+    names = arrays["word"][np.argsort(-rows, axis=1, kind="stable")[:, :10]]
+    assert [topic["characteristic"] for topic in again.document()["topics"]] == names.tolist()
+
+
+def test_of_many_words_errors_are_estimated_with_their_standard_errors(
+    evaluate: Evaluate, simulated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Path(shutil.copytree(simulated / "model", tmp_path / "model"))
+    expected = errors_of(evaluate(model, "--json"))
+    monkeypatch.setattr("streaming_jsmf.evaluation.inputs.MOST_ROWS", 59)
+    monkeypatch.setattr("streaming_jsmf.evaluation.inputs.DRAWN_ROWS", 40)
+    monkeypatch.setattr("streaming_jsmf.evaluation.counts.COUNTED_DRAWS", 30)
+
+    def is_near(found: dict[str, Any]) -> bool:
+        errors = {name: found[name]["standard_error"] for name in expected}
+        assert all(0 < errors[name] < 0.3 * value for name, value in expected.items())
+        return all(abs(found[name]["value"] - value) < 4 * errors[name] for name, value in expected.items())
+
+    stored = errors_of(evaluate(model, "--json"))
+    assert is_near(stored)
+    [line] = [line for line in evaluate(model).out.splitlines() if line.startswith("recovery ")]
+    assert "+-" in line
+    rewritten(model, lambda about: about["provenance"].update(moments="/nowhere/m.zarr"))
+    counted = errors_of(evaluate(model, "--corpus", simulated / "corpus", "--json"))
+    assert counted != stored, "of fewer words, without the store"
+    assert is_near(counted)
 
 
 def test_a_polished_model_is_not_compared_with_inferred_ones(
@@ -152,7 +214,7 @@ def test_the_training_corpus_adds_the_metrics_of_documents_and_is_told_from_othe
 ) -> None:
     trained = evaluate(model_path, "--corpus", corpus_path, "--json").document()
     assert trained["corpus"]["training"] is True
-    assert trained["metrics"]["recovery"]["standard_error"] > 0, "estimated for the documents"
+    assert trained["metrics"]["recovery"] == evaluate(model_path, "--json").document()["metrics"]["recovery"]
     arrays = read_model(model_path).arrays
     present = (documents.counts > 0).astype(np.int64)
     top = arrays["prominent_words"][:, :10]
@@ -331,30 +393,23 @@ def dense_rows(counts: NDArray[np.int64], chosen: NDArray[np.int64]) -> NDArray[
     return reference.cooccurrence(counts, weights)[chosen]
 
 
-def require_exact(found: SelectedCounts, model: Model, counts: NDArray[np.int64]) -> None:
-    """Pairs, rows of anchors and sketch are those of these counts, by the model's words."""
+def require_exact(found: SelectedCounts, counts: NDArray[np.int64]) -> None:
+    """Pairs and rows are those of these counts, by the model's words."""
     np.testing.assert_array_equal(found.pairs, dense_pairs(counts, found.words))
     assert found.n_documents == (counts.sum(axis=1) >= 2).sum()
-    assert found.anchor_rows is not None
-    exact = dense_rows(counts, model.arrays["anchors"])
-    np.testing.assert_allclose(found.anchor_rows, exact, rtol=1e-12, atol=1e-15)
     whole = dense_rows(counts, np.arange(120))
-    np.testing.assert_allclose(found.sketch.row_sum, whole.sum(axis=1), rtol=1e-12)
-    products = whole @ sketch_probes(120)
-    np.testing.assert_allclose(found.sketch.products, products, atol=2e-6 * np.abs(products).max())
+    assert found.cooccurrence is not None
+    np.testing.assert_allclose(found.cooccurrence.row_sum, whole.sum(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(found.cooccurrence.rows(np.arange(120)), whole, rtol=1e-12, atol=1e-15)
 
 
 def test_training_counts_are_exact(model_path: Path, corpus_path: Path, documents: Planted) -> None:
     found, model = counted(model_path, corpus_path), read_model(model_path)
     arrays = model.arrays
     assert {*arrays["prominent_words"].ravel(), *arrays["anchors"]} <= {*found.words.tolist()}
-    require_exact(found, model, documents.counts)
+    require_exact(found, documents.counts)
     np.testing.assert_array_equal(np.diag(found.pairs), arrays["document_frequency"][found.words])
     assert found.n_documents == model.metrics["n_documents"]
-    assert found.anchor_rows is not None
-    assert found.characteristic_words is not None
-    order = np.argsort(-found.anchor_rows, axis=1, kind="stable")[:, :20]
-    np.testing.assert_array_equal(found.characteristic_words, order)
     assert (found.corpus["words_found"], found.corpus["n_documents"]) == (120, 600)
     # Of these documents and this model only.
     fingerprint = open_corpus(corpus_path).fingerprint
@@ -380,7 +435,7 @@ def test_a_held_out_corpus_is_matched_by_its_words(
     known[:, ::-2] = counts[:, :60]
     assert (known.sum(axis=1) < 2).sum() >= 20
     found, model = counted(model_path, other), read_model(model_path)
-    require_exact(found, model, known)
+    require_exact(found, known)
     assert (found.corpus["words_found"], found.corpus["n_documents"]) == (60, 200)
     # The word lists of the model are about its own documents.
     assert read_training_counts(model_path, model) is None
@@ -515,13 +570,3 @@ def test_a_lost_topic_of_the_truth_is_reported(truth_alone: Path) -> None:
     named = np.array(words[truth.anchors[:2]], dtype=object)
     with pytest.raises(InputError, match="none of the words of 1 of the 3 true topics"):
         truth_of(str(truth_alone), Model({"word": named}, {}, {}, {}))
-
-
-def test_a_basis_of_all_words_gives_the_co_occurrences(corpus_path: Path, tmp_path: Path) -> None:
-    settings = ScanSettings(max_topics=60)
-    moments = scan(corpus_path, tmp_path / "moments", settings, Execution("synchronous"))
-    found = cooccurrence_of(moments)
-    dense = found.factor.astype(np.float64) @ found.factor.T - np.diag(found.diagonal)
-    rows = moments.cooccurrence_rows(np.arange(120))
-    np.testing.assert_allclose(dense, rows, atol=1e-5 * np.abs(rows).max())
-    np.testing.assert_allclose(found.row_sum, rows.sum(axis=1), atol=1e-5 * found.row_sum.max())

@@ -92,10 +92,10 @@ def test_all_paths_to_the_co_occurrences_agree(kind: str, documents: Planted, tm
     infer(plain, tmp_path / "model", InferSettings(5))
     model = read_model(tmp_path / "model")
     counted = counts_of(tmp_path / "model", model, open_corpus(corpus), SYNCHRONOUS)
-    assert counted.anchor_rows is not None
-    assert counted.sketch is not None
-    np.testing.assert_allclose(counted.anchor_rows, expected[representatives(model)], atol=1e-9)
-    np.testing.assert_allclose(counted.sketch.row_sum, expected.sum(axis=1), rtol=1e-6, atol=1e-12)
+    assert counted.cooccurrence is not None
+    anchors = representatives(model)
+    np.testing.assert_allclose(counted.cooccurrence.rows(anchors), expected[anchors], atol=1e-9)
+    np.testing.assert_allclose(counted.cooccurrence.row_sum, expected.sum(axis=1), rtol=1e-6, atol=1e-12)
 
 
 def dense(moments: Moments) -> Floats:

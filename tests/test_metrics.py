@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.common.matching import match_topics, yy_error
-from streaming_jsmf.evaluation import factorization, topic_shape
+from streaming_jsmf.evaluation import inputs, topic_shape
 from streaming_jsmf.evaluation.coherence import (
     GENSIM_SMOOTHING,
     coherence,
@@ -23,18 +23,14 @@ from streaming_jsmf.evaluation.coherence import (
     spanning_tree_weight,
     u_mass,
 )
-from streaming_jsmf.evaluation.factorization import cooccurrence_rows, estimated_errors, factorization_errors
-from streaming_jsmf.evaluation.inputs import (
-    Cooccurrence,
-    RowSketch,
-    TopicArrays,
-    sketch_probes,
-)
+from streaming_jsmf.evaluation.factorization import factorization_errors
+from streaming_jsmf.evaluation.inputs import Cooccurrence, TopicArrays, draw_words
 from streaming_jsmf.evaluation.metrics import evaluate_topics
 from streaming_jsmf.evaluation.topic_shape import (
     recovery_error,
     stability,
 )
+from streaming_jsmf.linalg.probes import Estimate
 from tests import reference, reference_metrics
 from tests import reference_metrics as oracle
 from tests.metric_models import Case, cases, make_case
@@ -133,22 +129,21 @@ def test_trees_equal_kruskal(seed, n, coarse):
     assert spanning_tree_weight(np.zeros((n - 1, n - 1))) == 0.0
 
 
-@given(cases(), st.booleans())
-def test_incoherence_in_cooccurrence_equals_the_dense_one(case, exact):
-    C = reference_metrics.dense_cooccurrence(case.cooccurrence.factor, case.cooccurrence.diagonal)
-    rows = case.counts.anchor_rows if exact else C[case.topics.anchors]
+@given(cases())
+def test_incoherence_in_cooccurrence_equals_the_dense_one(case):
+    C, rows = reference.cooccurrence(case.documents), case.cooccurrence.rows(case.topics.anchors)
     found = incoherence_in_cooccurrence(case.topics, case.cooccurrence, rows)
     expected = reference_metrics.mst_incoherence(case.topics.top_words, rows, C, case.cooccurrence.row_sum)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
     assert (found >= 0).all()
     assert (found <= 13).all()
-    counted = replace(case.cooccurrence, counted=C)
+    counted = Cooccurrence(case.cooccurrence.row_sum, C.__getitem__)
     np.testing.assert_allclose(incoherence_in_cooccurrence(case.topics, counted, rows), found, rtol=1e-9)
 
 
 @given(cases())
 def test_incoherence_in_documents_equals_the_dense_one(case):
-    H, rows = case.documents, case.counts.anchor_rows
+    H, rows = case.documents, case.cooccurrence.rows(case.topics.anchors)
     present = (H > 0).astype(float)
     joint = present.T @ present / len(H)
     found = incoherence_in_documents(case.topics, case.counts, rows)
@@ -164,7 +159,9 @@ def test_an_anchor_without_documents_has_no_characteristic_words():
     topics = replace(case.topics, top_words=case.topics.top_words[:, :3])
     none = incoherence_in_documents(topics, case.counts, np.zeros((4, 30)))
     assert (none <= 2).all()
-    assert not np.array_equal(none, incoherence_in_documents(topics, case.counts, case.counts.anchor_rows))
+    assert not np.array_equal(
+        none, incoherence_in_documents(topics, case.counts, case.cooccurrence.rows(case.topics.anchors))
+    )
 
 
 # -- Metrics of B, A, p(topic) and the anchors alone, and how topics and factors are compared: against dense oracles --
@@ -200,20 +197,10 @@ def test_values_equal_the_dense_ones(case):
 
 
 def test_more_words_than_a_panel_holds(monkeypatch):
-    case = make_case(3, width=10)
-    sketch = sketch_of(case.documents)
-
-    def all_values():
-        estimated = estimated_errors(case.topics, case.cooccurrence, sketch)
-        return [
-            *values(case.topics),
-            *errors(case.topics, case.cooccurrence),
-            *(getattr(estimated, name).value for name in NAMES),
-        ]
-
-    whole = all_values()
+    case = make_case(3)
+    whole = values(case.topics)
     monkeypatch.setattr("streaming_jsmf.linalg.panels.PANEL_ROWS", 4)
-    np.testing.assert_allclose(all_values(), whole, rtol=1e-9)
+    np.testing.assert_allclose(values(case.topics), whole, rtol=1e-9)
 
 
 def test_specificity_of_words_that_the_corpus_lacks_and_of_any_sum():
@@ -302,17 +289,15 @@ def test_yy_error_against_dense():
     assert yy_error(Y * (1 + 1e-9), Y) == pytest.approx(2e-9, rel=1e-5)
 
 
-# -- Recovery and Approximation against dense C, of cut factors, and estimated from sketches with honest errors --
+# -- Recovery and Approximation against dense C, and estimated from a draw of words with honest errors --
+
+NAMES = ("recovery", "relative_recovery", "approximation", "relative_approximation")
 
 
-def dense_errors(case: Case, C: np.ndarray | None = None) -> list[float]:
-    """The four errors with the dense C of the factor, or another."""
-    topics, u = case.topics, case.cooccurrence.row_sum
-    found = case.cooccurrence
-    C = reference_metrics.dense_cooccurrence(found.factor, found.diagonal) if C is None else C
-    prior = topics.topic_probability
-    prior = np.ones(len(topics.top_words)) if prior is None else prior
-    shares = reference_metrics.topic_given_word(topics.word_topic, prior)
+def dense_errors(case: Case) -> list[float]:
+    """The four errors with the dense C of the documents."""
+    topics, u, C = case.topics, case.cooccurrence.row_sum, reference.cooccurrence(case.documents)
+    shares = reference_metrics.topic_given_word(topics.word_topic, topics.topic_probability)
     return [
         reference_metrics.recovery(C, u, shares, topics.representatives),
         reference_metrics.relative_recovery(C, u, shares, topics.representatives),
@@ -322,26 +307,32 @@ def dense_errors(case: Case, C: np.ndarray | None = None) -> list[float]:
 
 
 def errors(topics: TopicArrays, found: Cooccurrence) -> list[float]:
-    return list(vars(factorization_errors(topics, found)).values())[:4]
+    found_errors = factorization_errors(topics, found)
+    return [getattr(found_errors, name) for name in NAMES]
 
 
 @given(cases(), st.booleans())
-def test_errors_equal_the_dense_ones(case, other_blocks):
-    """Of a factor, and of a C that was counted."""
-    np.testing.assert_allclose(errors(case.topics, case.cooccurrence), dense_errors(case), rtol=1e-8)
+def test_errors_equal_the_dense_ones(case, few_rows_at_a_time):
+    """From the documents, and from a C that was counted."""
     C = reference.cooccurrence(case.documents)
-    counted = replace(case.cooccurrence, counted=C)
+    counted = Cooccurrence(case.cooccurrence.row_sum, C.__getitem__)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(factorization, "BLOCK_ENTRIES", 70 if other_blocks else 2**24)
-        np.testing.assert_allclose(errors(case.topics, counted), dense_errors(case, C), rtol=1e-10)
-    np.testing.assert_array_equal(cooccurrence_rows(counted, case.topics.anchors), C[case.topics.anchors])
+        patch.setattr(inputs, "BLOCK_ENTRIES", 70 if few_rows_at_a_time else 2**23)
+        np.testing.assert_allclose(errors(case.topics, case.cooccurrence), dense_errors(case), rtol=1e-10)
+        np.testing.assert_allclose(errors(case.topics, counted), dense_errors(case), rtol=1e-10)
+        np.testing.assert_allclose(
+            case.cooccurrence.among(case.topics.anchors),
+            counted.among(case.topics.anchors),
+            rtol=1e-10,
+            atol=1e-16,
+        )
 
 
 def test_topics_that_share_a_representative():
     case = make_case(7)
     topics = replace(case.topics, anchors=np.array([2, 5, 2, 2]))
     np.testing.assert_allclose(
-        errors(topics, case.cooccurrence), dense_errors(replace(case, topics=topics)), rtol=1e-8
+        errors(topics, case.cooccurrence), dense_errors(replace(case, topics=topics)), rtol=1e-10
     )
 
 
@@ -355,93 +346,61 @@ def test_without_anchors_the_top_words_stand_for_them():
 def test_nothing_at_all_gives_numbers():
     """No word occurs, and one topic that holds no word."""
     topics = TopicArrays(np.zeros((5, 1)), np.arange(5)[None], np.zeros(5), np.zeros((1, 1)))
-    for counted in (None, np.zeros((5, 5))):
-        empty = Cooccurrence(np.zeros((5, 2), np.float32), np.zeros(5), np.zeros(5), counted)
-        assert errors(topics, empty) == [0.0, 0.0, 0.0, 0.0]
+    empty = Cooccurrence(np.zeros(5), np.zeros((5, 5)).__getitem__)
+    assert errors(topics, empty) == [0.0, 0.0, 0.0, 0.0]
+    drawn = errors(topics, replace(empty, draw=draw_words(np.zeros(5), 4)))
+    assert drawn == [Estimate(0.0, 0.0)] * 4
 
 
-@pytest.mark.parametrize("is_counted", [False, True])
-def test_without_a_there_is_no_approximation(is_counted):
+@pytest.mark.parametrize("drawn", [None, 8])
+def test_without_a_there_is_no_approximation(drawn):
     case = make_case(10)
-    C = reference.cooccurrence(case.documents) if is_counted else None
-    found = factorization_errors(
-        replace(case.topics, topic_topic=None), replace(case.cooccurrence, counted=C)
-    )
+    topics = replace(case.topics, topic_topic=None)
+    draw = drawn and draw_words(case.cooccurrence.row_sum, drawn)
+    c = replace(case.cooccurrence, draw=draw)
+    found, whole = factorization_errors(topics, c), factorization_errors(case.topics, c)
     assert found.approximation is None
     assert found.relative_approximation is None
-    assert found.recovery == pytest.approx(dense_errors(case, C)[0])
+    assert (found.recovery, found.relative_recovery) == (whole.recovery, whole.relative_recovery)
 
 
-NAMES = ("recovery", "relative_recovery", "approximation", "relative_approximation")
+def test_draws_are_of_all_words_and_their_density_is_that_of_the_draws():
+    mass = np.array([0.0, 8.0, 1.0, 1.0, 0.0, 2.0])
+    assert draw_words(mass, 6) is None
+    draw = draw_words(mass, 4)
+    again = draw_words(mass, 4)
+    np.testing.assert_array_equal(draw.words, again.words)
+    np.testing.assert_allclose(draw.density, (1 / 6 + mass[draw.words] / 12) / 2)
+    many = draw_words(np.random.default_rng(0).gamma(0.2, size=100_000), 2048)
+    assert np.mean(1 / many.density) == pytest.approx(100_000, rel=0.1), "the number of words"
 
 
-def sketch_of(H, *, width=64, seed=0):
-    """C G of the documents with uniform weights."""
-    products = reference.cooccurrence(H) @ sketch_probes(H.shape[1], width, seed)
-    return RowSketch(products, reference.mean_of_shares(H), seed)
-
-
-def dense(case: Case, H) -> list[float]:
-    """The four errors against the documents' own C."""
-    cooccurrence = replace(case.cooccurrence, row_sum=reference.mean_of_shares(H))
-    return dense_errors(replace(case, cooccurrence=cooccurrence), reference.cooccurrence(H))
-
-
-def held_out(seed):
-    """Other documents than those of the model's factor, over the same words."""
-    return make_case(seed + 1000).documents
-
-
-@pytest.mark.parametrize("other_corpus", [False, True], ids=["training", "held-out"])
-def test_a_hundred_repetitions_confirm_value_and_standard_error(other_corpus):
-    """A factor of 10 columns for 29 words: the factor alone is far off."""
-    case = make_case(2, width=10)
-    H = held_out(2) if other_corpus else case.documents
-    found = [estimated_errors(case.topics, case.cooccurrence, sketch_of(H, seed=seed)) for seed in range(100)]
-    exact = dense(case, H)
+def test_a_hundred_draws_confirm_value_and_standard_error(monkeypatch):
+    case = make_case(2, n_words=120)
+    exact = dense_errors(case)
+    found = []
+    for seed in range(100):
+        monkeypatch.setattr(inputs, "keyed_generator", lambda *_, seed=seed: np.random.default_rng(seed))
+        draw = draw_words(case.cooccurrence.row_sum, 40)
+        found.append(factorization_errors(case.topics, replace(case.cooccurrence, draw=draw)))
     for name, expected in zip(NAMES, exact, strict=True):
         values = np.array([getattr(errors, name).value for errors in found])
         stated = np.sqrt(np.mean([getattr(errors, name).standard_error ** 2 for errors in found]))
         spread = values.std(ddof=1)
         assert 0.75 < stated / spread < 1.33, name
-        # The mean of a hundred is ten times as sure as one; roots of estimates are off by order 1 / probes.
-        assert abs(values.mean() - expected) < 3.5 * spread / 10 + 0.003 * expected, name
-    assert abs(factorization_errors(case.topics, case.cooccurrence).recovery / exact[0] - 1) > 0.02
+        # The mean of a hundred is ten times as sure as one; roots of estimates are off by order 1 / draws.
+        assert abs(values.mean() - expected) < 3.5 * spread / 10 + 0.005 * expected, name
 
 
-def test_a_whole_factor_leaves_nothing_to_estimate_of_the_norms():
-    case = make_case(4)
-    # The factor is used although C was counted, which may be that of other documents.
-    counted = replace(case.cooccurrence, counted=np.zeros((30, 30)))
-    found = estimated_errors(case.topics, counted, sketch_of(case.documents))
-    exact = dense(case, case.documents)
-    assert found.approximation.value == pytest.approx(exact[2], rel=1e-5)
-    assert found.approximation.standard_error < 1e-5 * exact[2]
-    assert abs(found.recovery.value - exact[0]) < 4 * found.recovery.standard_error
-
-
-def test_without_a_the_sketch_gives_no_approximation():
-    case = make_case(6, width=10)
-    sketch = sketch_of(case.documents)
-    found = estimated_errors(replace(case.topics, topic_topic=None), case.cooccurrence, sketch)
-    assert found.approximation is None
-    assert found.relative_approximation is None
-    whole = estimated_errors(case.topics, case.cooccurrence, sketch)
-    assert found.relative_recovery == whole.relative_recovery
-
-
-def test_no_documents_for_any_word():
-    case = make_case(7)
-    nothing = RowSketch(np.zeros((30, 4)), np.zeros(30))
-    found = estimated_errors(case.topics, case.cooccurrence, nothing)
-    assert found.recovery.value == 0.0
-    assert np.isfinite([getattr(found, name).value for name in NAMES]).all()
-
-
-def test_the_summary_prefers_the_sketch():
-    case = make_case(8, width=10)
-    counts = replace(case.counts, sketch=sketch_of(case.documents))
+def test_rows_of_a_draw_are_enough():
+    """As they are counted in a pass over documents."""
+    case = make_case(8, n_words=60)
+    whole = replace(case.cooccurrence, draw=draw_words(case.topics.word_probability, 20))
+    words = np.union1d(whole.draw.words, case.topics.anchors)
+    rows = case.cooccurrence.rows(words)
+    counted = Cooccurrence.of_rows(words, rows, case.cooccurrence.row_sum, whole.draw)
+    assert errors(case.topics, counted) == errors(case.topics, whole)
+    counts = replace(case.counts, cooccurrence=counted)
     found, _ = evaluate_topics(case.topics, cooccurrence=case.cooccurrence, counts=counts)
-    expected = estimated_errors(case.topics, case.cooccurrence, counts.sketch)
-    for name in NAMES:
-        assert found[name] == vars(getattr(expected, name))
+    assert [found[name] for name in NAMES] == [vars(each) for each in errors(case.topics, whole)]
+    assert evaluate_topics(case.topics, counts=counts)[0]["recovery"] == found["recovery"]

@@ -20,10 +20,12 @@ from streaming_jsmf.config import InferSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.units import list_units, plan_partitions
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.evaluation.evaluate import evaluate
 from streaming_jsmf.moments.partition import load_partition
 from streaming_jsmf.moments.select import labels_named, select_partitions
 from streaming_jsmf.moments.store import Moments, open_moments
 from streaming_jsmf.topics.infer import infer
+from tests import reference, reference_metrics
 from tests.corpora import as_lists, planted, words
 from tests.outcomes import invoked, refused
 from tests.stores import SMALL, digests, followed, half, made_anew, scanned
@@ -176,6 +178,20 @@ def test_models_of_two_selections_differ_and_say_which_they_are(years: Moments, 
     assert [model.provenance["partitions"] for model in models] == ["1990..1992", "1993..1995"]
     assert models[0].provenance["fingerprint"] != models[1].provenance["fingerprint"]
     assert not np.array_equal(models[0].arrays["word_topic"], models[1].arrays["word_topic"])
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_errors_of_a_selection_are_those_of_its_documents(exact: bool, folder: Path, tmp_path: Path) -> None:
+    """Also if the store has C, which is that of all documents."""
+    moments = scanned(folder / "c", tmp_path / "m", replace(BY_YEAR, exact=exact))
+    arrays = infer(
+        moments, tmp_path / "model", InferSettings(3, anchor_min_df=0), partitions="1990..1992"
+    ).arrays
+    rows = COUNTS[[i for i, year in enumerate(YEARS) if year in (1990, 1991, 1992)]]
+    C = reference.cooccurrence(rows, reference.document_weights(rows.sum(axis=1), "capped"))
+    shares = reference_metrics.topic_given_word(arrays["word_topic"], arrays["topic_probability"])
+    expected = reference_metrics.recovery(C, C.sum(axis=1), shares, arrays["anchors"])
+    assert evaluate(tmp_path / "model")["metrics"]["recovery"] == pytest.approx(expected, rel=1e-6)
 
 
 def test_strings_are_selected_by_name(folder: Path) -> None:

@@ -26,7 +26,7 @@ from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.storage import replace
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.edits import TopicEdits
-from streaming_jsmf.topics.identity import Succession, hellinger, started_from
+from streaming_jsmf.topics.identity import Succession, started_from, topic_distances
 from streaming_jsmf.topics.store import Model, read_model
 from tests.corpora import iter_documents
 from tests.outcomes import called, printed
@@ -531,7 +531,7 @@ def test_thirty_days_of_a_stream(tmp_path: Path) -> None:
         model = read_model(tmp_path / "model")
         ids = [SPELLED.index(str(word)) for word in model.arrays["word"]]
         mean = np.mean([days[day] for day in rows], axis=0)[:, ids].T
-        return hellinger(model.arrays["word_topic"], mean / mean.sum(axis=0))
+        return topic_distances(model.arrays["word_topic"], mean / mean.sum(axis=0))
 
     for day in range(5):
         next_day(day)

@@ -7,7 +7,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from pipelines.common.bags import cooccurrence_counts
 from pipelines.common.matching import match_topics, yy_error
@@ -82,24 +81,16 @@ class Scorer:
 
     @cached_property
     def cooccurrence(self) -> Cooccurrence:
-        """C as F with F F' = C + D, computed on the shorter side."""
-        moments, counts = self.setup.moments(), self.setup.counts
-        if counts.shape[0] < counts.shape[1]:
-            lengths = counts.sum(axis=1)
-            kept = lengths >= 2
-            scale = 1.0 / np.sqrt(lengths[kept] * (lengths[kept] - 1.0) * kept.sum())
-            factor = (sparse.diags_array(scale) @ counts[kept]).T.toarray()
-        else:
-            values, vectors = np.linalg.eigh(moments.cooccurrence() + np.diag(moments.diagonal))
-            factor = vectors * np.sqrt(np.maximum(values, 0.0))
-        return Cooccurrence(factor.astype(np.float32), moments.diagonal, moments.row_sum)
+        """C as counted."""
+        moments = self.setup.moments()
+        return Cooccurrence(moments.row_sum, moments.cooccurrence().__getitem__)
 
     def metrics(self, found: Arrays) -> Row:
         """Metrics of topics in the format of ``Setup.topics``."""
         with single_blas_thread():
             topics = self._topics(found)
             errors = factorization_errors(topics, self.cooccurrence)
-            rows = self.setup.moments().cooccurrence_rows(topics.representatives)
+            rows = self.cooccurrence.rows(topics.representatives)
             A, B = found["topic_topic"], found["word_topic"]
             points = anchor_points(topics, anchor_rows=rows)
             return {

@@ -69,7 +69,7 @@ class Bags:
         return cls(np.append(0, ends), ids[at], totals.astype(kind, copy=False), words)
 
     @classmethod
-    def joined(cls, parts: Sequence[Bags], words: Any = None) -> Self:
+    def concatenated(cls, parts: Sequence[Bags], words: Any = None) -> Self:
         """Concatenate the documents of one block or more, whose ids mean the same ``words``."""
         lengths, ids, counts = (
             np.concatenate([getattr(part, name) for part in parts]) for name in ("lengths", "ids", "counts")

@@ -111,7 +111,7 @@ def select_words(
         return counts.take(~gone) if gone.any() else counts
 
     def best(kept: Sequence[WordCounts]) -> WordCounts:
-        counts = WordCounts.joined(kept)
+        counts = WordCounts.of_tables(kept)
         if size is None:
             return counts
         gone = np.ones(len(counts.words), bool)

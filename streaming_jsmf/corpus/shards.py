@@ -202,7 +202,7 @@ def _schema(documents: Documents) -> Any:
 def _table(pieces: list[Documents], schema: Any) -> Any:
     """Combine all pieces into one Arrow table; list offsets stay far below 2^31."""
     columns = [
-        *Bags.joined([piece.bags for piece in pieces]).lists(schema.types[:2]),
+        *Bags.concatenated([piece.bags for piece in pieces]).lists(schema.types[:2]),
         pa.chunked_array([piece.document_id for piece in pieces]),
         *(
             pa.chunked_array([piece.metadata[name] for piece in pieces], schema.field(name).type)

@@ -63,7 +63,7 @@ class WordCounts:
     term_count: NDArray[np.float64]
 
     @classmethod
-    def joined(cls, tables: Sequence[WordCounts]) -> WordCounts:
+    def of_tables(cls, tables: Sequence[WordCounts]) -> WordCounts:
         """Concatenate tables in order."""
         return cls(
             pa.concat_arrays([pa.array([], pa.string()), *(table.words for table in tables)]),

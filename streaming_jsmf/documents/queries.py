@@ -24,6 +24,7 @@ from streaming_jsmf.documents.model_shares import (
 from streaming_jsmf.documents.shares import DOCUMENT_ID, KNOWN_TOKENS, SharesFile, frame, with_result
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.inference.perplexity import SMOOTHING
+from streaming_jsmf.linalg import hellinger
 from streaming_jsmf.linalg.panels import ratio
 from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.storage.paths import AnyPath
@@ -208,15 +209,13 @@ def largest(shares: SharesFile, number: int) -> list[Any]:
 def nearest(shares: SharesFile, document: str, number: int) -> Any:
     """Return the documents nearest to a document, excluding itself: ``document_id``, ``distance`` and metadata.
 
-    The Hellinger distance is sqrt(sum_k (sqrt(p_k) - sqrt(q_k))^2 / 2). Up to two passes. Raises ``InputError`` if
-    there is no such document; ``StoreError`` if the shares are damaged.
+    By the Hellinger distance. Up to two passes. Raises ``InputError`` if there is no such document; ``StoreError`` if
+    the shares are damaged.
     """
     kept, before = Least(number), 0
     row, own = _find(shares, document)
-    root = np.sqrt(own)
     for theta, table in shares.dense(shares.columns):
-        differences = np.sqrt(theta) - root
-        distance = np.sqrt(0.5 * np.einsum("mk,mk->m", differences, differences))
+        distance = hellinger.distances_from(own, theta)
         found = with_result(table, DISTANCE, pa.array(distance))
         others = np.arange(before, before + len(distance)) != row
         before += len(distance)

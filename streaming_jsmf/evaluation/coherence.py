@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streaming_jsmf.evaluation.factorization import cooccurrence_among
 from streaming_jsmf.evaluation.inputs import Cooccurrence, SelectedCounts, TopicArrays
 from streaming_jsmf.inference.words import characteristic_words
 from streaming_jsmf.linalg.panels import ratio
@@ -135,24 +134,26 @@ def incoherence_in_cooccurrence(
     """MST-Incoherence of each topic (LR-JSMF 2021, section 5), (K,), between 0 and 13.
 
     This is the weight of the minimum spanning tree over the 7 prominent words of a topic and the 7 characteristic
-    words of its anchor. Edges weigh (1 - NPMI) / 2 with p(i, j) = C_ij and p(i) = u_i. Unless C was
-    counted, C_ij comes from F F' - D', so truncation blurs rare pairs; C_ij <= 0 gives an NPMI of -1. ``anchor_rows``
-    (K, N) are the rows of C that select the characteristic words.
+    words of its anchor. Edges weigh (1 - NPMI) / 2 with p(i, j) = C_ij and p(i) = u_i; C_ij <= 0 gives an NPMI of -1.
+    ``anchor_rows`` (K, N) are the rows of C that select the characteristic words.
 
     Examples
     --------
     Documents "a a" and "b b", and one topic with both words. They never co-occur, so the tree is the edge of weight 1.
 
     >>> half = np.array([0.5, 0.5])
-    >>> C = Cooccurrence(np.eye(2, dtype=np.float32), half, half)
+    >>> C = Cooccurrence(half, np.diag(half).__getitem__)
     >>> one = TopicArrays(half[:, None], np.array([[0, 1]]), half)
     >>> incoherence_in_cooccurrence(one, C, np.array([[0.5, 0.0]])).tolist()
     [1.0]
     """
-    costs = np.empty(len(topics.top_words))
-    for topic, nodes in enumerate(_nodes(topics.top_words, anchor_rows)):
-        costs[topic] = _incoherence(cooccurrence_among(cooccurrence, nodes), cooccurrence.row_sum[nodes])
-    return costs
+    nodes = _nodes(topics.top_words, anchor_rows)
+    words = np.unique(np.concatenate(nodes))
+    among = cooccurrence.among(words)
+    places = [np.searchsorted(words, each) for each in nodes]
+    joint = [among[np.ix_(each, each)] for each in places]
+    alone = [cooccurrence.row_sum[each] for each in nodes]
+    return np.array([*map(_incoherence, joint, alone)])
 
 
 def incoherence_in_documents(topics: TopicArrays, counts: SelectedCounts, anchor_rows: Floats) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,23 +15,27 @@ from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.vocabulary import word_ids
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, StreamingJSMFError, option
-from streaming_jsmf.evaluation.counts import counts_of, is_training_corpus, read_training_counts
+from streaming_jsmf.evaluation.counts import (
+    counts_of,
+    is_training_corpus,
+    read_training_counts,
+    representatives,
+)
 from streaming_jsmf.evaluation.inputs import Cooccurrence, SelectedCounts, TopicArrays
 from streaming_jsmf.evaluation.metrics import Unavailable, evaluate_topics
 from streaming_jsmf.evaluation.verdicts import (
-    Frequency,
     doubt,
+    doubts_about,
     perplexity_warnings,
-    topic_warnings,
     warnings_of,
 )
 from streaming_jsmf.inference.perplexity import Completion
-from streaming_jsmf.inference.words import longer_lists
+from streaming_jsmf.inference.words import characteristic_words
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.typing import Floats
-from streaming_jsmf.moments.select import require_parts, resampled, select_partitions
+from streaming_jsmf.moments.select import SelectedMoments, require_parts, resampled, select_partitions
 from streaming_jsmf.moments.store import Moments, open_moments
 from streaming_jsmf.simulation.truth import read_truth
 from streaming_jsmf.storage.paths import StorePath
@@ -85,6 +89,7 @@ def evaluate(
     counts, moments = inputs.get("counts"), inputs.get("moments")
     n_words, n_topics = topics.arrays["word_topic"].shape
     shown = EditedTopics(path, topics, read_edits(path, topics).apart)
+    doubts = doubts_about(shown, (metrics.get("npmi") or {}).get("per_topic"))
     return {
         "format_version": FORMAT_VERSION,
         "model": location(path),
@@ -106,7 +111,7 @@ def evaluate(
             *warnings_of(topics.metrics, int(n_topics)),
             *_moments_warnings(missing, reasons.get("cooccurrence")),
             *perplexity_warnings(inputs.get("completion")),
-            *_doubtful_topics(shown, (metrics.get("npmi") or {}).get("per_topic")),
+            *(doubt(topic, shown.names[topic], reasons) for topic, reasons in enumerate(doubts) if reasons),
         ],
         "topics": _topic_rows(shown, counts, metrics, wanted.words or LISTED_WORDS),
     }
@@ -115,8 +120,11 @@ def evaluate(
 def _gather(
     path: StorePath, model: Model, request: EvaluationRequest, execution: Execution, listener: Listener
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    found: dict[str, Any] = {}
-    reasons: dict[str, str] = {}
+    found = dict[str, Any]()
+    reasons = {
+        "explained": "the moments store does not hold all documents; give them once with "
+        f"{option.corpus('CORPUS')}, which counts rows of their co-occurrences"
+    }
 
     def given(name: str) -> Any:
         if name in reasons:
@@ -138,20 +146,22 @@ def _gather(
         "moments": lambda: moments_of(model, request.moments),
         "counts": counts,
         "completion": lambda: completion_of(model, given("counts")),
-        "cooccurrence": lambda: cooccurrence_of(given("moments")),
         "replicas": lambda: replicas_of(
             model, given("moments"), request.replicas, request.seed, execution.threads_here, listener
         ),
+        # Last, because it keeps the documents of the store in memory.
+        "cooccurrence": lambda: cooccurrence_of(given("moments")),
     }
     for name, find in steps.items():
         try:
             found[name] = find()
         except Unavailable as reason:
             reasons[name] = str(reason)
-    if {"counts", "cooccurrence"} <= found.keys():
+    if {"cooccurrence", "counts"} <= found.keys() and found["cooccurrence"].is_whole:
         corpus = found["moments"].manifest.corpus.fingerprint
-        if found["moments"].settings.exact and corpus == found["counts"].corpus["fingerprint"]:
-            found["counts"] = replace(found["counts"], sketch=None)  # nothing is estimated
+        if is_training_corpus(model, found["counts"]) and corpus == found["counts"].corpus["fingerprint"]:
+            # All rows are better than those that were counted.
+            found["counts"] = replace(found["counts"], cooccurrence=None)
     return found, reasons
 
 
@@ -161,39 +171,27 @@ def _moments_warnings(missing: Mapping[str, str], reason: str | None) -> list[st
     return [f"{', '.join(names)} are missing: {reason}"] if names else []
 
 
-def _doubtful_topics(shown: EditedTopics, npmi: Sequence[float] | None) -> list[str]:
-    arrays = {**shown.stored.arrays, "word": shown.words}
-    listed = [[str(word) for word in words] for words in arrays["word"][arrays["prominent_words"]]]
-    frequency = Frequency.of(arrays, shown.stored.metrics.get("n_documents"))
-    found = topic_warnings(listed, arrays["topic_probability"], frequency=frequency, npmi=npmi)
-    rows = enumerate(zip(shown.names, found, strict=True))
-    return [doubt(topic, name, reasons) for topic, (name, reasons) in rows if reasons]
-
-
 def _topic_rows(
     shown: EditedTopics, counts: SelectedCounts | None, metrics: Mapping[str, Any], words: int
 ) -> list[dict[str, Any]]:
     """Each topic with its words; characteristic words use exact rows if the training corpus was counted."""
-    vocabulary, model = shown.words, shown.stored
-    arrays = model.arrays
-    prominent = arrays["prominent_words"][:, :words]
-    if words > prominent.shape[1]:
-        prominent = longer_lists(prominent, [arrays["word_topic"]], words)
+    arrays, prominent = shown.stored.arrays, shown.spelled(shown.listed_words(words))
     characteristic = arrays.get("characteristic_words")
-    if counts is not None and is_training_corpus(model, counts):
-        characteristic = counts.characteristic_words
+    if counts is not None and counts.cooccurrence and is_training_corpus(shown.stored, counts):
+        rows = counts.cooccurrence.rows(representatives(shown.stored))
+        characteristic = characteristic_words(rows, arrays["prominent_words"].shape[1])
     scores = (metrics.get("npmi") or {}).get("per_topic")
-    rows = []
-    for topic in range(arrays["word_topic"].shape[1]):
+    found = []
+    for topic, probability in enumerate(arrays["topic_probability"].tolist()):
         row: dict[str, Any] = {"topic": topic, "npmi": None if scores is None else scores[topic]}
-        row["probability"] = float(arrays["topic_probability"][topic])
+        row["probability"] = probability
         if "anchors" in arrays:
-            row["anchor"] = str(vocabulary[arrays["anchors"][topic]])
-        row["prominent"] = [str(vocabulary[word]) for word in prominent[topic]]
+            row["anchor"] = str(shown.words[arrays["anchors"][topic]])
+        row["prominent"] = [*prominent[topic]]
         if characteristic is not None:
-            row["characteristic"] = [str(vocabulary[word]) for word in characteristic[topic, :words]]
-        rows.append(row)
-    return rows
+            [row["characteristic"]] = map(list, shown.spelled(characteristic[topic : topic + 1, :words]))
+        found.append(row)
+    return found
 
 
 def topic_arrays(model: Model) -> TopicArrays:
@@ -251,15 +249,15 @@ def _require_same_contents(model: Model, moments: Moments) -> None:
         raise InputError(f"{moments.path}: has changed since the model was made of it; infer the model again")
 
 
-@single_blas_thread()
 def cooccurrence_of(moments: Moments) -> Cooccurrence:
-    """C as counted, or its factor in the basis; after ``halko`` its eigenpairs, which need no diagonal."""
-    factor, counted = moments.factor(), moments.cooccurrence() if moments.settings.exact else None
-    if factor is not None:
-        return Cooccurrence(factor, moments.diagonal, moments.row_sum, counted)
-    pairs = moments.eigenpairs(1, extra=moments.settings.basis_width)
-    half = pairs.vectors * np.sqrt(np.maximum(pairs.values, 0.0))
-    return Cooccurrence(half.astype(np.float32), np.zeros(len(moments.words)), moments.row_sum)
+    """C as counted, or of the documents that the store holds; after ``halko`` from its eigenpairs."""
+    settings, row_sum = moments.settings, moments.row_sum
+    if settings.exact and not isinstance(moments, SelectedMoments):
+        return Cooccurrence(row_sum, moments.cooccurrence().__getitem__)
+    if settings.range_finder == "halko":
+        return Cooccurrence(row_sum, moments.cooccurrence_rows, is_whole=False)
+    documents, is_whole = moments.sample(), moments.sample_share == 1
+    return Cooccurrence.of_documents(documents, moments.diagonal, row_sum, is_whole=is_whole)
 
 
 def completion_of(model: Model, counts: SelectedCounts) -> Completion:

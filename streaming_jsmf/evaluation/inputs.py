@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from streaming_jsmf.inference.perplexity import Completion
-from streaming_jsmf.linalg.probes import gaussian_probes
-from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers
+from streaming_jsmf.linalg.csr import word_rows
+from streaming_jsmf.linalg.panels import panels, ratio
+from streaming_jsmf.linalg.probes import keyed_generator
+from streaming_jsmf.linalg.typing import Floats, Integers
 
-#: Default number of probes s: standard errors of a few percent, using 8 N s bytes.
-SKETCH_PROBES = 64
-#: Makes these probes independent of all others.
-SKETCH_LABEL = "evaluation"
+#: Up to so many words, Recovery and Approximation use all rows of C; above, those of a draw of words.
+MOST_ROWS = 20_000
+#: Number of words drawn: standard errors are 1 to 2 % of the value.
+DRAWN_ROWS = 2048
+#: Entries of the rows of C that are in memory at a time.
+BLOCK_ENTRIES = 2**23
 
 
 @dataclass(frozen=True)
@@ -46,45 +50,83 @@ class TopicArrays:
         return self.top_words[:, 0] if self.anchors is None else self.anchors
 
 
+class WordDraw(NamedTuple):
+    """Draws of words that stand for all: the mean of y(``words``) / ``density`` over the (n,) draws estimates sum y.
+
+    Draws 2 k and 2 k + 1 are independent and of one stratum, so that half their difference gives its standard error.
+    """
+
+    words: Integers
+    density: Floats
+
+
+def draw_words(mass: Floats, count: int) -> WordDraw | None:
+    """Draw ``count`` words (even), the same for the same arguments; None if there are no more words than that.
+
+    A word is drawn in proportion to the mean of 1 / N and its share of ``mass`` (N,), because Recovery is a mean over
+    words, and norms of C depend mostly on frequent words. Strata are words of similar mass, and of equal density.
+    """
+    n_words = mass.size
+    if n_words <= count:
+        return None
+    order = np.argsort(-mass, kind="stable")
+    density = (1.0 / n_words + ratio(mass, mass.sum(keepdims=True), 1.0 / n_words)[order]) / 2
+    above = np.cumsum(density)
+    strata, draws = np.arange(count // 2), keyed_generator(0, "words for recovery").random((count // 2, 2))
+    points = (strata[:, None] + draws).ravel() * (2 / count) * above[-1]
+    found = np.minimum(np.searchsorted(above, points), n_words - 1)
+    return WordDraw(order[found], density[found] / above[-1])
+
+
 @dataclass(frozen=True)
 class Cooccurrence:
-    """C of a corpus (LR-JSMF, Eq. 1, with document weights) as a moments store holds it.
+    """C of a corpus (LR-JSMF, Eq. 1, with document weights), of which rows are computed when they are needed.
 
-    ``factor`` is F (N, L) float32 with F F' ~ C + diag(D); ``diagonal`` D and ``row_sum`` u = C e, (N,), are exact.
-    ``counted`` is C itself, (N, N), if all pairs of words were counted.
+    row_sum : u = C e, (N,), exact
+    rows : rows of C for word ids (n,), as (n, N) float64
+    is_whole : whether C is that of all documents, and not of a sample or a sketch of them
+    draw : words whose rows stand for all in Recovery and Approximation; None if all rows are used
     """
 
-    factor: NDArray[np.float32]
-    diagonal: Floats
     row_sum: Floats
-    counted: Floats | None = None
+    rows: Callable[[Integers], Floats]
+    is_whole: bool = True
+    draw: WordDraw | None = None
+
+    @classmethod
+    def of_documents(
+        cls, documents: csr_array[Any], diagonal: Floats, row_sum: Floats, *, is_whole: bool = True
+    ) -> Cooccurrence:
+        """C = H'H - diag(D) for H (documents x words, CSR) and D (N,); rows of more than 20,000 words are drawn."""
+
+        def rows(words: Integers) -> Floats:
+            found = word_rows(documents, words)
+            # For a word that occurs once in each of its documents the two terms cancel, up to rounding.
+            own = (np.arange(words.size), words)
+            found[own] = np.maximum(found[own] - diagonal[words], 0.0)
+            return found
+
+        few = row_sum.size <= MOST_ROWS
+        return cls(row_sum, rows, is_whole, None if few else draw_words(row_sum, DRAWN_ROWS))
+
+    @classmethod
+    def of_rows(
+        cls, words: Integers, rows: Floats, row_sum: Floats, draw: WordDraw | None = None
+    ) -> Cooccurrence:
+        """C of which only the rows of some ``words`` (n,), in ascending order, are known; ``draw`` is among them."""
+        return cls(row_sum, lambda chosen: rows[np.searchsorted(words, chosen)], draw=draw)
+
+    def among(self, words: Integers) -> Floats:
+        """C restricted to word ids (n,), as (n, n)."""
+        blocks = row_blocks(words.size, self.row_sum.size)
+        return np.concatenate(
+            [np.empty((0, words.size)), *(self.rows(words[few])[:, words] for few in blocks)]
+        )
 
 
-@dataclass(frozen=True)
-class RowSketch:
-    """C G for random probes G, to estimate the part of C that the factor of a moments store lost; additive.
-
-    ``products`` is C G (N, s), s >= 2, divided by the total weight; ``row_sum`` (N,) is u = C e of the same documents;
-    G is ``sketch_probes(N, s, seed)``.
-    """
-
-    products: FloatArray
-    row_sum: Floats
-    seed: int = 0
-
-    @property
-    def probes(self) -> NDArray[np.float32]:
-        """G, (N, s), regenerated."""
-        n_words, width = self.products.shape
-        return sketch_probes(n_words, width, self.seed)
-
-
-def sketch_probes(n_words: int, width: int = SKETCH_PROBES, seed: int = 0) -> NDArray[np.float32]:
-    """Standard normal probes G of ``RowSketch``, (n_words, width), determined by the arguments.
-
-    Counts use the default seed whatever that of the metrics, so that changing the latter needs no new scan.
-    """
-    return gaussian_probes(n_words, width, seed, SKETCH_LABEL)
+def row_blocks(count: int, n_words: int) -> Iterator[slice]:
+    """Slices of ``count`` rows of C, a few at a time so that memory is limited."""
+    return panels(count, max(1, BLOCK_ENTRIES // n_words))
 
 
 @dataclass(frozen=True)
@@ -94,9 +136,8 @@ class SelectedCounts:
     words : (P,) ascending word ids, including the top, representative and characteristic words of the model
     pairs : (P, P) number of documents with both words; the diagonal is the document frequency
     n_documents : number of documents with two tokens or more of the model's words
-    anchor_rows : (K, N) exact rows of C of ``TopicArrays.representatives``, divided by the total weight
-    sketch : sketch of C; if given, Recovery and Approximation refer to its documents and are estimated
-    characteristic_words : (K, ranks) word ids by the anchor rows
+    cooccurrence : C of the documents, of which the rows of ``TopicArrays.representatives`` and those of a draw of words
+        are known; if given, Recovery and Approximation refer to it
     corpus : JSON values ``path``, ``fingerprint``, ``n_documents`` (all documents) and ``words_found`` (words of the
         model in the corpus)
     completion : None if unknown
@@ -105,9 +146,7 @@ class SelectedCounts:
     words: Integers
     pairs: Integers
     n_documents: int
-    anchor_rows: Floats | None = None
-    sketch: RowSketch | None = None
-    characteristic_words: Integers | None = None
+    cooccurrence: Cooccurrence | None = None
     corpus: Mapping[str, Any] = field(default_factory=dict)
     completion: Completion | None = None
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaming_jsmf.evaluation import coherence, topic_shape
-from streaming_jsmf.evaluation.factorization import cooccurrence_rows, estimated_errors, factorization_errors
+from streaming_jsmf.evaluation.factorization import factorization_errors
 from streaming_jsmf.evaluation.inputs import SelectedCounts, TopicArrays, lookup
 from streaming_jsmf.evaluation.topic_shape import recovery_error, stability
 from streaming_jsmf.inference.perplexity import Completion
@@ -38,14 +38,14 @@ class MetricInputs(SimpleNamespace):
     """Inputs of ``evaluate_topics`` and the arrays of ``topics`` by name; those that are missing are None.
 
     ``anchor_rows`` are the rows of C of the representatives, (K, N), as counted or else by the moments store.
+    ``explained`` is C that Recovery and Approximation refer to: of the counted documents, or else of the store if it is
+    that of all documents.
     """
 
     @cached_property
     def factorization(self) -> dict[str, Any]:
-        """Errors of the factorization: estimated for the documents if they were sketched, otherwise for C as stored."""
-        if self.counts is None or self.counts.sketch is None:
-            return asdict(factorization_errors(self.topics, self.cooccurrence))
-        return asdict(estimated_errors(self.topics, self.cooccurrence, self.counts.sketch))
+        """Errors of the factorization."""
+        return asdict(factorization_errors(self.topics, self.explained))
 
     @cached_property
     def of_top_words(self) -> dict[str, Any]:
@@ -60,9 +60,11 @@ INPUTS = ("cooccurrence", "counts", "completion", "truth", "replicas")
 def _inputs(topics: TopicArrays | None, given: Mapping[str, Any]) -> MetricInputs:
     arrays = {name: getattr(topics, name, None) for name in TopicArrays.__dataclass_fields__}
     of = MetricInputs(**{**dict.fromkeys(INPUTS), "topics": topics, **arrays, **given})
-    of.anchor_rows = None if of.counts is None else of.counts.anchor_rows
-    if of.anchor_rows is None and topics is not None and of.cooccurrence is not None:
-        of.anchor_rows = cooccurrence_rows(of.cooccurrence, topics.representatives)
+    of.explained = None if of.counts is None else of.counts.cooccurrence
+    if of.explained is None and of.cooccurrence is not None and of.cooccurrence.is_whole:
+        of.explained = of.cooccurrence
+    c = of.cooccurrence if of.explained is None else of.explained
+    of.anchor_rows = None if topics is None or c is None else c.rows(topics.representatives)
     return of
 
 
@@ -125,13 +127,13 @@ METRICS = (
     _metric("dissimilarity", "higher", "words among the top 20 that no other topic lists",
             "top_words", "JSMF 2015", lambda of: topic_shape.dissimilarity(of.top_words)),
     _metric("recovery", "lower", "distance of words from their mixtures of anchors",
-            "topics cooccurrence", "JSMF 2015", lambda of: of.factorization["recovery"]),
+            "topics explained", "JSMF 2015", lambda of: of.factorization["recovery"]),
     _metric("relative_recovery", "lower", "the same, relative to the matrix",
-            "topics cooccurrence", "LR-JSMF 2021, section 5", lambda of: of.factorization["relative_recovery"]),
+            "topics explained", "LR-JSMF 2021, section 5", lambda of: of.factorization["relative_recovery"]),
     _metric("approximation", "lower", "co-occurrence that the topics do not explain",
-            "topic_topic topics cooccurrence", "JSMF 2015", lambda of: of.factorization["approximation"]),
+            "topic_topic topics explained", "JSMF 2015", lambda of: of.factorization["approximation"]),
     _metric("relative_approximation", "lower", "the same, relative to the matrix",
-            "topic_topic topics cooccurrence", "LR-JSMF 2021, section 5",
+            "topic_topic topics explained", "LR-JSMF 2021, section 5",
             lambda of: of.factorization["relative_approximation"]),
     _metric("dominancy", "-", "topics that occur alone; 1 if no two occur together",
             "topic_topic", "JSMF 2015", lambda of: topic_shape.dominancy(of.topic_topic)),
@@ -154,7 +156,7 @@ SHOWN = tuple(number for each in METRICS for number in each.shown)
 def evaluate_topics(
     topics: TopicArrays | None, *, reasons: Mapping[str, str] | None = None, **inputs: Any
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Compute all metrics that the inputs allow. No pass over documents; O(N L^2) at most.
+    """Compute all metrics that the inputs allow. No pass over the corpus; at most O(N^2 K) and the rows of C.
 
     Returns the value of each metric, and the reason for each metric, or part of one, that is None. ``topics`` may be
     None if ``top_words``, ``topic_probability`` and ``topic_topic`` are given by name; ``reasons`` explain missing
@@ -183,7 +185,8 @@ def evaluate_topics(
         else:
             metrics[name] = value
         if absent is not None:
-            source = "cooccurrence" if absent == "anchor_rows" else absent
+            is_of_c = absent in ("anchor_rows", "explained") and of.cooccurrence is None
+            source = "cooccurrence" if is_of_c else absent
             missing[each.path] = reasons.get(source, f"the model has no {source}")
         elif value is None:
             missing[each.path] = UNDEFINED

@@ -122,7 +122,7 @@ def hoyer_sparsity(word_topic: Floats) -> float:
     return float(np.clip((root - ratio(one, two, root)) / (root - 1.0), 0.0, 1.0).mean())
 
 
-def topic_given_word(topics: TopicArrays, rows: slice) -> Floats:
+def topic_given_word(topics: TopicArrays, rows: slice | Integers) -> Floats:
     """p(topic | word) of a block of words by Bayes' rule, (n, K); rows of words without a topic are 0.
 
     p(topic) is ``topic_probability`` if available, otherwise the row sums of A, otherwise uniform.

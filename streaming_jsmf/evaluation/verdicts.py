@@ -13,6 +13,7 @@ from streaming_jsmf.errors import option
 from streaming_jsmf.evaluation.inputs import lookup
 from streaming_jsmf.inference.perplexity import Completion
 from streaming_jsmf.linalg.typing import Floats, Integers
+from streaming_jsmf.topics.edits import EditedTopics
 
 #: The sum of A differs from 1 only by errors of the anchors' rows: 1.00 to 1.05 for news, UN speeches, KOS and NIPS
 #: with 3 to 100 topics. The words of topics do not depend on it, nor do the correlations by document shares of polish.
@@ -339,6 +340,21 @@ def topic_warnings(
                 found.append(f"nearly a copy of topic {nearest if numbers is None else numbers[nearest]}")
         warnings.append(tuple(found))
     return warnings
+
+
+def doubts_about(
+    shown: EditedTopics, npmi: Sequence[float | None] | None = None, affinity: Floats | None = None
+) -> list[tuple[str, ...]]:
+    """The ``topic_warnings`` about the shown topics of a model, with what is known of them."""
+    arrays = {**shown.model.arrays, "word": shown.words}
+    return topic_warnings(
+        shown.spelled(arrays["prominent_words"]),
+        arrays["topic_probability"],
+        affinity,
+        frequency=Frequency.of(arrays, shown.model.metrics.get("n_documents")),
+        npmi=npmi,
+        numbers=shown.numbers,
+    )
 
 
 def doubt(topic: int, name: str, warnings: Sequence[str]) -> str:

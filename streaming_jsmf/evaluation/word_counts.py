@@ -1,4 +1,4 @@
-"""Sums for metrics from one pass over a corpus: frequencies of words and pairs, rows and a sketch of C, and completion.
+"""Sums for metrics from one pass over a corpus: frequencies of words and pairs, rows of C, and completion.
 
 Document completion tells how well topics predict the words of documents: topic shares estimated from one half of the
 tokens predict the other half, which is drawn from the contents of the document alone. All sums are additive. The pass
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,16 +19,9 @@ from scipy.sparse import csr_array
 from streaming_jsmf.config import DocumentWeights, ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import Partition, list_units
-from streaming_jsmf.evaluation.inputs import SKETCH_PROBES, sketch_probes
 from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.jobs.checkpoints import PartialResult, SumReduction
-from streaming_jsmf.linalg.csr import (
-    apply_gram,
-    diagonal_excess,
-    document_weights,
-    pair_scales,
-    pair_totals,
-)
+from streaming_jsmf.linalg.csr import pair_scales, word_rows
 from streaming_jsmf.linalg.typing import Integers
 from streaming_jsmf.moments.partition import PartitionSums
 from streaming_jsmf.storage.arrays import digest
@@ -43,7 +35,7 @@ from streaming_jsmf.topics.document_job import (
 from streaming_jsmf.topics.parameters import TopicParameters
 
 #: Increase when the same request gives different bits.
-ALGORITHM_VERSION = 4
+ALGORITHM_VERSION = 5
 #: Seed of the observed halves, fixed so that models are compared on the same halves.
 HALVES_SEED = 0
 #: N x K float64 arrays per worker: topics as given, smoothed, and in the kernel's layout.
@@ -51,57 +43,35 @@ TALL_ARRAYS = 3
 
 
 class CooccurrenceAccumulator:
-    """Accumulates document counts of selected words, rows of C, its row sums and C G over blocks of documents.
+    """Accumulates document counts of selected words, rows of C and its row sums over blocks of documents.
 
     Documents with fewer than two tokens do not count, as in a scan with the model's vocabulary. ``words`` (P,) and
     ``row_words`` (R,), whose rows of C are computed, are distinct ids in ascending order. ``scheme`` gives the document
-    weights of C; ``probes`` is G, (N, s), float32.
+    weights of C.
     """
 
-    def __init__(
-        self, words: Integers, row_words: Integers, scheme: DocumentWeights, probes: NDArray[np.float32]
-    ) -> None:
-        n_words = len(probes)
-        self.words, self.row_words, self.scheme, self.probes = words, row_words, scheme, probes
+    def __init__(self, words: Integers, row_words: Integers, scheme: DocumentWeights, n_words: int) -> None:
+        self.words, self.row_words, self.scheme = words, row_words, scheme
         self.pairs = np.zeros((words.size, words.size), dtype=np.int64)
         self.rows = np.zeros((row_words.size, n_words))
-        self.products = np.zeros(probes.shape)
         self.sums = PartitionSums(n_words)
 
-    def append(self, known: csr_array[Any]) -> None:
+    def append(self, counts: csr_array[Any]) -> None:
         """Count the documents of a block (documents x words of the model, CSR), which is not modified."""
-        counts = _with_values(known, known.data.astype(np.float64))
-        lengths = np.asarray(counts.sum(axis=1), dtype=np.float64).ravel()
-        weights = document_weights(lengths, self.scheme)
+        weights, scales = pair_scales(counts.indptr, counts.data, self.scheme)
+        self.sums.append(counts, weights, scales)
         chosen = counts[np.flatnonzero(weights > 0)][:, self.words]
         present = _with_values(chosen, np.ones(chosen.nnz, dtype=np.int32))
         self.pairs += (present.T @ present).toarray()
-        scales = pair_scales(lengths, pair_totals(counts.indptr, counts.data), weights)
-        self.sums.append(counts, weights, scales)
-        # Counts that Eq. 1 subtracts from the diagonal: h, or its square for a count below 1.
-        once = _with_values(counts, counts.data - diagonal_excess(counts.data))
-        self._append_rows(counts, once, scales[1])
-        # H'(H G); ``partial`` subtracts the diagonal of Eq. 1.
         values = counts.data * np.repeat(np.sqrt(scales[1]), np.diff(counts.indptr))
-        self.products += apply_gram(_with_values(counts, values.astype(np.float32)), self.probes)
+        self.rows += word_rows(_with_values(counts, values), self.row_words)
 
-    def partial(self) -> PartialResult:
+    def finish(self) -> PartialResult:
         """The sums, before the division by ``total_weight``."""
-        sums = self.sums.finish()
-        sketch = self.products - sums.arrays["diagonal"][:, None] * self.probes
-        row_sum = sums.arrays["row_sum"]
-        arrays = {"pairs": self.pairs, "rows": self.rows, "sketch": sketch, "row_sum": row_sum}
+        sums, own = self.sums.finish(), (np.arange(self.row_words.size), self.row_words)
+        self.rows[own] -= sums.arrays["diagonal"][self.row_words]
+        arrays = {"pairs": self.pairs, "rows": self.rows, "row_sum": sums.arrays["row_sum"]}
         return PartialResult(arrays, {name: sums.scalars[name] for name in ("n_documents", "total_weight")})
-
-    def _append_rows(self, counts: csr_array[Any], once: csr_array[Any], scale: NDArray[np.float64]) -> None:
-        """Add rows of sum s (h h' - diag once): LR-JSMF Eq. 1 before the division by the weights."""
-        held, single = counts[:, self.row_words], once[:, self.row_words]
-        scales = np.repeat(scale, np.diff(held.indptr))
-        product = csr_array(_with_values(held, held.data * scales).T @ counts)
-        for row, (start, end) in enumerate(pairwise(product.indptr.tolist())):
-            self.rows[row, product.indices[start:end]] += product.data[start:end]
-        diagonal = np.asarray(_with_values(single, single.data * scales).sum(axis=0)).ravel()
-        self.rows[np.arange(self.rows.shape[0]), self.row_words] -= diagonal
 
 
 def _with_values(counts: csr_array[Any], values: NDArray[Any]) -> csr_array[Any]:
@@ -114,8 +84,8 @@ class CountReduction(SumReduction):
     """The sums of each partition; ``scheme`` gives the document weights.
 
     These are ``pairs`` (P, P) int64, documents with both words, or with the word on the diagonal; float64 ``rows``
-    (R, N) of C, ``sketch`` C G (N, s) and ``row_sum`` (N,), each times ``total_weight``; ``n_documents``,
-    ``total_weight``; and the numbers of ``Completion``, which are 0 without topics.
+    (R, N) of C and ``row_sum`` (N,), each times ``total_weight``; ``n_documents``, ``total_weight``; and the numbers
+    of ``Completion``, which are 0 without topics.
     """
 
     inputs: TaskInputs
@@ -125,7 +95,7 @@ class CountReduction(SumReduction):
         """One pass over the partition's data, with one row group in memory at a time."""
         inputs, n_words = self.inputs, self.inputs.n_words
         words, row_words = inputs.read("words"), inputs.read("row_words")
-        accumulator = CooccurrenceAccumulator(words, row_words, self.scheme, sketch_probes(n_words))
+        accumulator = CooccurrenceAccumulator(words, row_words, self.scheme, n_words)
         completer, completed = None, Completion()
         if "keys" in inputs.digests:
             word_topic, prior, term_count, keys = map(
@@ -136,7 +106,7 @@ class CountReduction(SumReduction):
             accumulator.append(known)
             if completer is not None:
                 completed = completed.merge(complete_whole(completer, known, inputs.threads))
-        sums = accumulator.partial()
+        sums = accumulator.finish()
         return PartialResult(sums.arrays, {**sums.scalars, **asdict(completed)})
 
 
@@ -163,8 +133,8 @@ def count_job(
     (R,), and of the words of the corpus (``ids``). Only document weights and partition size of ``settings`` are used.
     """
     arrays: dict[str, NDArray[Any]] = {**words}
-    # Two copies of rows and sketch, plus the probes and a product of the sketch in float32.
-    tall = (2 * 8 * (words["row_words"].size + SKETCH_PROBES) + 8 * SKETCH_PROBES) * n_words
+    # The rows, and those of a row group or of the result of another partition.
+    tall = 2 * 8 * words["row_words"].size * n_words
     units = list_units(corpus)
     # Besides the row group as read: the entries chosen for pairs, and for rows.
     chosen = 2 * max(unit.nonzeros for unit in units) * BYTES_PER_MATCHED_NONZERO

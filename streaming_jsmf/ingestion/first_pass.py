@@ -277,7 +277,7 @@ class PieceWriter:
 
     def _count_languages(self) -> None:
         if self._sample:
-            self.languages += count_languages(Bags.joined(self._sample, self._words))
+            self.languages += count_languages(Bags.concatenated(self._sample, self._words))
             self._sample.clear()
 
     def _numbers(self, words: Any) -> NDArray[np.int32]:

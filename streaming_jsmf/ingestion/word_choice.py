@@ -231,7 +231,7 @@ def with_found_phrases(ingest: Ingest, executor: Executor) -> Ingest:
     n_tokens = sum(record["tokens"] for record in records)
     files = [name for record in records for name in sorted(record[FILES])]
     totals = sum_files(ingest.folder, executor, "frequent", files, "word", ingest.ranges, least)
-    frequent = WordCounts.joined([_frequent(counts, least) for counts in merged(totals)])
+    frequent = WordCounts.of_tables([_frequent(counts, least) for counts in merged(totals)])
     paired = np.asarray(pc.match_substring(frequent.words, " "))
     found = sum((Counter(record["languages"]) for record in records), Counter[str]())
     ingest = with_language(ingest, found)

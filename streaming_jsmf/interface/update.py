@@ -322,5 +322,5 @@ class _Updater:
 
 def _names(model: Model, edits: TopicEdits) -> list[str]:
     """The given name, or the first words, of each stored topic."""
-    words, listed = EditedTopics(Path(), model, edits).words, model.arrays["prominent_words"][:, :4]
-    return [edits.labels.get(k) or ", ".join(words[row]) for k, row in enumerate(listed)]
+    listed = EditedTopics(Path(), model, edits).spelled(model.arrays["prominent_words"][:, :4])
+    return [edits.labels.get(k) or ", ".join(words) for k, words in enumerate(listed)]

@@ -23,17 +23,21 @@ PAIRS_AT_ONCE = 8_000_000
 ROW_BLOCK_BYTES = 8 * 2**20
 
 
-def pair_scales(lengths: Floats, pairs: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Factors (documents,) of a document's counts in u and of its pairs of tokens in C: w / n and w / (n (n - 1)).
+def pair_scales(
+    indptr: NDArray[Any], counts: NDArray[Any], scheme: DocumentWeights
+) -> tuple[Floats, tuple[Floats, Floats]]:
+    """Weights w of documents (CSR) in Eq. 1 of LR-JSMF, and the factors of their counts in u and of pairs in C.
 
-    ``pairs`` are the ``pair_totals``. With counts below 1 they exceed n (n - 1); the factors are then w (n - 1) / pairs
-    and w / pairs, and the words' ``diagonal_excess`` must be added to u with the second factor. Documents of weight 0
-    do not count.
+    C is the sum of s (h h' - diag(h)) over documents, divided by that of w. All are (documents,); the factors are
+    w / n and s = w / (n (n - 1)). With counts below 1 the ``pair_totals`` exceed n (n - 1); the factors are then
+    w (n - 1) / pairs and w / pairs, and the words' ``diagonal_excess`` must be added to u with the second factor.
+    Documents of weight 0 do not count.
     """
-    n = np.maximum(lengths, 2.0)
+    lengths = row_totals(indptr, counts)
+    weights, n = document_weights(lengths, scheme), np.maximum(lengths, 2.0)
     whole = n * (n - 1)
-    s = np.where(lengths < SHORTEST_DOCUMENT, whole, pairs)
-    return np.where(s == whole, weights / n, weights * (n - 1) / s), weights / s
+    s = np.where(lengths < SHORTEST_DOCUMENT, whole, pair_totals(indptr, counts))
+    return weights, (np.where(s == whole, weights / n, weights * (n - 1) / s), weights / s)
 
 
 def document_weights(lengths: Floats, scheme: DocumentWeights) -> Floats:
@@ -197,6 +201,35 @@ def rows_of(name: str, arrays: Mapping[str, NDArray[Any]], n_columns: int) -> cs
     # SciPy's products are fastest, and make no copies, when both index arrays are 32-bit.
     indptr = starts.astype(np.int32) if starts[-1] < np.iinfo(np.int32).max else starts
     return csr_array((values, words, indptr), shape=(lengths.size, n_columns), copy=False)
+
+
+def word_rows(block: csr_array[Any], words: Integers) -> Floats:
+    """Rows of H'H for word ids (n,), (n, words) dense float64, for H documents x words (CSR)."""
+    rows = np.zeros((words.size, block.shape[1]))
+    of_words = block[:, words].tocsc()
+    add_word_rows(
+        of_words.indptr, of_words.indices, of_words.data, block.indptr, block.indices, block.data, rows
+    )
+    return rows
+
+
+@compiled(nogil=True)
+def add_word_rows(
+    starts: NDArray[Any],
+    documents: NDArray[Any],
+    counts: FloatArray,
+    indptr: NDArray[Any],
+    words: NDArray[Any],
+    values: FloatArray,
+    out: Floats,
+) -> None:
+    """Add W'H to ``out`` for columns W of H (CSC) and H documents x words (CSR); one row is in the cache at a time."""
+    for row in range(starts.size - 1):
+        total = out[row]
+        for held in range(starts[row], starts[row + 1]):
+            count, document = np.float64(counts[held]), documents[held]
+            for k in range(indptr[document], indptr[document + 1]):
+                total[words[k]] += count * values[k]
 
 
 def gram_rows(block: csr_array[Any], rows: slice) -> Floats:

@@ -15,14 +15,7 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import Partition, iter_blocks, list_units, shard_name, split_by_value
 from streaming_jsmf.errors import InputError, StoreError, option
 from streaming_jsmf.jobs.checkpoints import PartialResult
-from streaming_jsmf.linalg.csr import (
-    document_weights,
-    pair_scales,
-    pair_totals,
-    row_totals,
-    scale_rows,
-    word_sums,
-)
+from streaming_jsmf.linalg.csr import pair_scales, row_totals, scale_rows, word_sums
 from streaming_jsmf.linalg.typing import Floats, Mask
 from streaming_jsmf.moments.manifest import StoreManifest
 from streaming_jsmf.storage.paths import StorePath
@@ -212,9 +205,7 @@ def _with_scales(
     """Yield the counts of each row group and the factors of its rows, and add to ``sums`` if they are given."""
     for block in iter_counts(partition, n_words):
         with span("read"):
-            lengths = row_totals(block.indptr, block.data)
-            weights = document_weights(lengths, scheme)
-            scales = pair_scales(lengths, pair_totals(block.indptr, block.data), weights)
+            weights, scales = pair_scales(block.indptr, block.data, scheme)
             if sums is not None:
                 sums.append(block, weights, scales)
         yield block, np.sqrt(scales[1])

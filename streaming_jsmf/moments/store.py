@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.errors import InputError, StoreError, TooFewFactorsError, option
-from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_factor
+from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.tensor import FEWEST_TOKENS, BasisMoments
-from streaming_jsmf.linalg.typing import Floats, Integers, Single
+from streaming_jsmf.linalg.typing import Floats, Integers
 from streaming_jsmf.moments.manifest import read_manifest
 from streaming_jsmf.moments.records import SUMS, Records
 from streaming_jsmf.moments.stages.third_moment import adding_command
@@ -78,18 +77,6 @@ class Moments(Records):
     def projected_basis(self) -> tuple[Floats, Floats] | None:
         """Q and C Q, read on each call, or None if the store has no such product."""
         return (self.read("basis"), self.read("projection")) if self.settings.has_projection else None
-
-    def factor(self) -> Single | None:
-        """F, N x m, with F F' ~ C + diag(D), by ``nystrom_factor`` in the basis on each call; None after ``halko``."""
-        with single_blas_thread():
-            projected = self.projected_basis()
-            if projected is None and self.settings.exact:
-                basis = self.read("basis")
-                projected = basis, self.cooccurrence() @ basis
-            if projected is None:
-                return None
-            basis, product = projected
-            return nystrom_factor(basis, product + self.diagonal[:, None] * basis)
 
     def eigenpairs(self, n_topics: int, extra: int = 10) -> Eigenpairs:
         """The ``n_topics + extra`` leading algebraic eigenpairs of C, or as many as exist. No scan.

@@ -9,7 +9,7 @@ import numpy as np
 
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.linalg.panels import gram
+from streaming_jsmf.linalg import hellinger
 from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.reporting.layout import Tree, topic_tree
 from streaming_jsmf.storage.paths import StorePath
@@ -28,11 +28,8 @@ MOST = 0.5
 def tree_of(shown: EditedTopics) -> Tree:
     """Complete linkage of the Hellinger distances between the shown topics. Reads ``word_topic`` once."""
     with single_blas_thread():
-        affinity = np.zeros((len(shown.groups), len(shown.groups)))
-        for panel in shown.panels():
-            # Rounding may leave a probability a little below 0.
-            affinity += gram(np.sqrt(np.maximum(panel, 0.0)))
-        return topic_tree(affinity)
+        none = np.zeros((len(shown.groups), len(shown.groups)))
+        return topic_tree(sum(map(hellinger.affinity, shown.panels()), none))
 
 
 def merge_nearest(

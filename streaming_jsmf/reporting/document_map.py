@@ -22,6 +22,7 @@ from streaming_jsmf.documents.shares import (
 )
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.jobs.blas import single_blas_thread
+from streaming_jsmf.linalg import hellinger
 from streaming_jsmf.linalg.typing import Floats, Integers
 from streaming_jsmf.reporting.layout import FEWEST_TOPICS, FLAT, classical_scaling, neighbors_kept, rotated
 from streaming_jsmf.topics.store import AnyModel
@@ -58,7 +59,7 @@ class DocumentMap:
     @cached_property
     def kept(self) -> float:
         """Mean share of each document's nearest in the sample that are also nearest on the map. Memory is O(n^2)."""
-        return neighbors_kept(_distances(self.theta), self.points, self.neighbors)
+        return neighbors_kept(hellinger.distances_between(self.theta), self.points, self.neighbors)
 
 
 def map_documents(shares: SharesFile, number: int = SAMPLED, seed: int = 0) -> DocumentMap:
@@ -77,13 +78,6 @@ def map_documents(shares: SharesFile, number: int = SAMPLED, seed: int = 0) -> D
     return DocumentMap(_placed(theta, seed), theta.argmax(axis=1), share, table.drop_columns([SHARES]), theta)
 
 
-def _distances(theta: Floats) -> Floats:
-    """Hellinger distances up to a factor, (n, n)."""
-    from scipy.spatial.distance import pdist, squareform
-
-    return np.asarray(squareform(pdist(np.sqrt(theta))))
-
-
 def _placed(theta: Floats, seed: int) -> Floats:
     """Positions of documents by their shares, (n, 2), at most 1 apart along each axis."""
     # t-SNE (van der Maaten and Hinton 2008, Barnes-Hut) starts from principal components and runs in one thread, so
@@ -93,7 +87,7 @@ def _placed(theta: Floats, seed: int) -> Floats:
 
     with single_blas_thread(), threadpool_limits(1):
         if len(theta) < FEWEST_TOPICS or not np.ptp(theta, axis=0).any():
-            points = classical_scaling(_distances(theta))
+            points = classical_scaling(hellinger.distances_between(theta))
         else:
             perplexity = min(PERPLEXITY, (len(theta) - 1) / 3)
             layout = TSNE(init="pca", perplexity=perplexity, max_iter=STEPS, angle=ANGLE, random_state=seed)

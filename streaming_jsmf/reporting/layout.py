@@ -14,6 +14,7 @@ import numpy as np
 
 from streaming_jsmf.evaluation.choice import COLUMNS, EIGENGAP, Choice, number_text
 from streaming_jsmf.jobs.blas import single_blas_thread
+from streaming_jsmf.linalg import hellinger
 from streaming_jsmf.linalg.panels import ratio
 from streaming_jsmf.linalg.typing import Floats, Integers
 
@@ -47,12 +48,11 @@ class TopicMap:
 
 
 def hellinger_distances(affinity: Floats) -> Floats:
-    """sqrt(1 - G) for the affinity G (K, K), symmetric with a zero diagonal."""
-    symmetric = (affinity + affinity.T) / 2
-    squares = np.maximum(1.0 - symmetric, 0.0)
-    squares[squares < FLAT] = 0.0
-    np.fill_diagonal(squares, 0.0)
-    return np.asarray(np.sqrt(squares))
+    """Those of the affinity (K, K), symmetric with a zero diagonal; 0 for topics that differ by rounding."""
+    found = hellinger.distances((affinity + affinity.T) / 2)
+    found[found**2 < FLAT] = 0.0
+    np.fill_diagonal(found, 0.0)
+    return found
 
 
 def classical_scaling(distances: Floats) -> Floats:

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.display import printable, wrapped
-from streaming_jsmf.evaluation.verdicts import Frequency, doubt, topic_warnings, warnings_of
-from streaming_jsmf.linalg.panels import gram
+from streaming_jsmf.evaluation.verdicts import doubt, doubts_about, warnings_of
+from streaming_jsmf.linalg import hellinger
 from streaming_jsmf.linalg.typing import Floats, Integers
 from streaming_jsmf.topics.edits import EditedTopics, require_word_count, shown_topics
 from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Arrays of every engine, and those of some engines; ``word_topic`` is read in panels.
 NEEDED = ("word", "prominent_words", "topic_probability")
-OPTIONAL: tuple[str, ...] = ("alpha", "anchors", "characteristic_words", "document_frequency")
+OPTIONAL: tuple[str, ...] = ("alpha", "anchors", "characteristic_words", "document_frequency", "term_count")
 OPTIONAL += ("duplicate_of", "label_words", "lambda", "shown_word")
 
 #: Number of most probable words of each topic in a page.
@@ -123,44 +123,31 @@ def topics_of(
 ) -> tuple[Topic, ...]:
     """Topics with the words ``listed``, their ``probability`` and ``characteristic`` words, all (K', n), and warnings.
 
-    ``npmi`` refers to the stored topics; ``affinity`` (K', K') is as in ``topic_warnings``.
+    ``npmi`` refers to the stored topics; ``affinity`` (K', K') is as in ``doubts_about``.
     """
-    arrays = {
-        **shown.model.arrays,
-        "word": shown.words,
-        "listed": listed,
-        "characteristic_words": characteristic,
-    }
+    arrays = dict(shown.model.arrays)
     if npmi is not None:
         arrays["npmi"] = shown.rows(np.array(npmi, dtype=float), np.nan)
-
-    def words(name: str, topic: int) -> tuple[str, ...]:
-        ids = np.atleast_1d(arrays[name][topic])[: listed.shape[1]] if name in arrays else ()
-        return tuple(str(arrays["word"][word]) for word in ids if word >= 0)
 
     def number(name: str, topic: int) -> float | None:
         value = float(arrays[name][topic]) if name in arrays else np.nan
         return None if np.isnan(value) else value
 
-    scores = [number("npmi", topic) for topic in range(len(listed))]
-    warnings = topic_warnings(
-        [[str(word) for word in row] for row in arrays["word"][arrays["prominent_words"]]],
-        arrays["topic_probability"],
-        affinity,
-        frequency=Frequency.of(arrays, shown.model.metrics.get("n_documents")),
-        npmi=scores,
-        numbers=shown.numbers,
-    )
+    n_topics = len(listed)
+    scores = [number("npmi", topic) for topic in range(n_topics)]
+    warnings = doubts_about(shown, scores, affinity)
+    words, related = shown.spelled(listed), shown.spelled(characteristic[:, : listed.shape[1]])
+    anchors = shown.spelled(arrays["anchors"][:, None]) if "anchors" in arrays else [()] * n_topics
 
     def row(topic: int) -> Topic:
         larger = int(arrays["duplicate_of"][topic]) if "duplicate_of" in arrays else -1
         return Topic(
             shown.numbers[topic],
             float(arrays["topic_probability"][topic]),
-            tuple(map(Word, words("listed", topic), probability[topic].tolist())),
-            words("characteristic_words", topic),
+            tuple(map(Word, words[topic], probability[topic].tolist())),
+            related[topic],
             shown.labels[topic],
-            next(iter(words("anchors", topic)), None),
+            next(iter(anchors[topic]), None),
             number("alpha", topic),
             number("lambda", topic),
             None if larger < 0 else larger,
@@ -169,7 +156,7 @@ def topics_of(
             shown.name_words[topic],
         )
 
-    return tuple(map(row, range(len(listed))))
+    return tuple(map(row, range(n_topics)))
 
 
 def doubts_of(topics: Sequence[Topic]) -> list[str]:
@@ -197,12 +184,12 @@ def frame_of(model: AnyModel | Model, words: int | None = None) -> pd.DataFrame:
     count = require_word_count(words)
     shown = shown_topics(model, NEEDED, OPTIONAL)
     listed = shown.listed_words(count)
-    vocabulary, shares = shown.words, shown.model.arrays["topic_probability"]
+    shares = shown.model.arrays["topic_probability"]
     # Not by read_topics, which also reads what its warnings need.
     probabilities, _ = read_listed(shown.panels(), listed, shares)
     pairs = [
-        [*zip(map(str, vocabulary[row]), known.tolist(), strict=True)]
-        for row, known in zip(listed, probabilities, strict=True)
+        [*zip(words, known.tolist(), strict=True)]
+        for words, known in zip(shown.spelled(listed), probabilities, strict=True)
     ]
     columns = {"topic": shown.numbers, "share": shares, "label": shown.names, "words": pairs}
     return pd.DataFrame(columns).sort_values("share", ascending=False, kind="stable", ignore_index=True)
@@ -268,7 +255,7 @@ def read_word_topic(
     leading += [_Leading(n_topics, max(BY_RELEVANCE, count), weight) for weight in LAMBDAS]
     of_words: list[Floats] = []
     for known, own in _read(panels, listed, shares, probabilities, leading):
-        affinity += gram(np.sqrt(known))
+        affinity += hellinger.affinity(known)
         of_words.append(own)
     characteristic = leading[1 + LAMBDAS.index(CHARACTERISTIC)].ids(count)
     lists = _lists(leading, np.concatenate(of_words), words)
@@ -347,7 +334,7 @@ class _Leading:
 def _lists(leading: list[_Leading], of_words: Floats, words: NDArray[np.object_]) -> WordLists:
     n_topics, count = len(leading[0]._ids), MOST_WORDS
     while True:
-        chosen = [_joined(leading, topic, count) for topic in range(n_topics)]
+        chosen = [_words_of(topic, leading, count) for topic in range(n_topics)]
         vocabulary = sorted(set().union(*chosen))
         size = sum(map(len, chosen)) * LISTED_BYTES + sum(
             len(str(words[word]).encode()) + 3 for word in vocabulary
@@ -364,7 +351,7 @@ def _lists(leading: list[_Leading], of_words: Floats, words: NDArray[np.object_]
     )
 
 
-def _joined(leading: list[_Leading], topic: int, count: int) -> dict[int, float]:
+def _words_of(topic: int, leading: list[_Leading], count: int) -> dict[int, float]:
     """Words of a topic that rank first by any relevance, in descending order of probability."""
     found: dict[int, float] = {}
     for first in leading:

@@ -339,20 +339,20 @@ def put_files(pairs: Sequence[tuple[StorePath, StorePath]]) -> None:
 
 
 def _put(made: StorePath, place: StorePath) -> None:
-    if isinstance(made, Path) and isinstance(place, Path):
+    if not isinstance(place, Path):
+        with reaching(place):
+            if isinstance(made, Path):
+                place.fs.put_file(str(made), place.path)
+            else:
+                place.fs.cp_file(made.path, place.path)
+    elif not isinstance(made, Path):
+        with reaching(made):
+            made.fs.get_file(made.path, str(place))
+    else:
         try:
             os.link(made, place)
         except OSError:
             shutil.copyfile(made, place)
-    elif isinstance(made, Path):
-        with reaching(place):
-            place.fs.put_file(str(made), place.path)
-    elif isinstance(place, Path):
-        with reaching(made):
-            made.fs.get_file(made.path, str(place))
-    else:
-        with reaching(place):
-            place.fs.cp_file(made.path, place.path)
 
 
 def remove_store(path: StorePath, *, ignore_errors: bool = False) -> None:

@@ -15,7 +15,7 @@ from streaming_jsmf.inference.correlations import reconstruction_error
 from streaming_jsmf.inference.law import AnchorRules, AnchorWordTopics, low_rank_anchor_words
 from streaming_jsmf.inference.words import characteristic_words, label_words, prominent_words
 from streaming_jsmf.jobs.events import Iteration, Listener
-from streaming_jsmf.linalg.eigen import Eigenpairs
+from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_factor
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.moments.select import SelectedMoments
 from streaming_jsmf.moments.store import Moments
@@ -105,10 +105,12 @@ def rectify(
 def _operator(moments: Moments) -> SymmetricOperator:
     if moments.settings.exact and not isinstance(moments, SelectedMoments):
         return matrix_operator(moments.cooccurrence())
-    factor = moments.factor()
-    if factor is None:
+    projected = moments.projected_basis()
+    if projected is None:
         # All pairs of the sketch, not only those with which PALM starts.
         return eigen_operator(moments.eigenpairs(1, extra=moments.settings.basis_width))
+    basis, product = projected
+    factor = nystrom_factor(basis, product + moments.diagonal[:, None] * basis)
     return factor_operator(factor, moments.diagonal)
 
 

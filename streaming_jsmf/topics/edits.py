@@ -280,7 +280,7 @@ class EditedTopics:
         arrays = self.model.arrays
         if "prominent_words" not in arrays:
             return self.labels
-        top = ([str(self.words[word]) for word in row if word >= 0] for row in arrays["prominent_words"])
+        top = self.spelled(arrays["prominent_words"])
         return tuple(label or unlike(row) for label, row in zip(self.labels, top, strict=True))
 
     @property
@@ -326,6 +326,10 @@ class EditedTopics:
         if count <= listed.shape[1]:
             return np.asarray(listed[:, :count])
         return longer_lists(listed, self.panels(), count)
+
+    def spelled(self, listed: NDArray[Any]) -> list[tuple[str, ...]]:
+        """The words of lists of word ids (K', n), without the ids -1."""
+        return [tuple(str(self.words[word]) for word in row if word >= 0) for row in listed]
 
     @property
     def _is_unchanged(self) -> bool:

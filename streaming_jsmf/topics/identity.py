@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.linalg.panels import gram
+from streaming_jsmf.linalg import hellinger
 from streaming_jsmf.linalg.typing import Floats, Integers
 from streaming_jsmf.topics.edits import TopicEdits
 from streaming_jsmf.topics.store import Model
@@ -24,17 +24,10 @@ UNRELATED = 0.8
 _NOT_OF_TOPICS = ("word", "topic", "topic_", "eigenvalues", "cliques")
 
 
-def hellinger(first: Floats, second: Floats) -> Floats:
-    """Distances sqrt(1 - sum_w sqrt(p(w | i) p(w | j))) between topics (N, K) and (N, K'); (K, K')."""
-    roots = [np.sqrt(np.maximum(np.asarray(each, np.float64), 0.0)) for each in (first, second)]
+def topic_distances(first: Floats, second: Floats) -> Floats:
+    """Hellinger distances between topics (N, K) and (N, K'); (K, K')."""
     with single_blas_thread():
-        affinity = gram(np.concatenate(roots, axis=1))[: first.shape[1], first.shape[1] :]
-    return _distance(affinity)
-
-
-def _distance(affinity: Floats) -> Floats:
-    """Hellinger distances of affinities sum_w sqrt(p(w | i) p(w | j))."""
-    return np.asarray(np.sqrt(np.clip(1.0 - affinity, 0.0, 1.0)))
+        return hellinger.distances(hellinger.affinity(first, second))
 
 
 def best_match(distances: Floats) -> Integers:
@@ -64,7 +57,7 @@ def started_from(found: Model, present: Model) -> tuple[Model, Integers]:
     Returns the model and the numbers of the topics that are replaced.
     """
     before = np.asarray(present.arrays["word_topic"], np.float64)
-    distances = hellinger(before, found.arrays["word_topic"])
+    distances = topic_distances(before, found.arrays["word_topic"])
     start = renumbered(found, best_match(distances))
     gone = distances.min(axis=1) > UNRELATED
     words = np.where(gone, start.arrays["word_topic"], before)
@@ -85,7 +78,7 @@ def _distances(origins: Mapping[str, NDArray[Any]], found: Model) -> Floats:
     before = origins["origin_probability"]
     now = np.maximum(np.asarray(found.arrays["word_topic"], np.float64), 0.0)[origins["origin_words"]]
     affinity: Floats = np.einsum("kw,kwj->kj", np.sqrt(before), np.sqrt(now)) / before.sum(axis=1)[:, None]
-    return _distance(affinity)
+    return hellinger.distances(affinity)
 
 
 @dataclass(frozen=True)
