@@ -23,8 +23,8 @@ from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.evaluation.counts import counts_of
 from streaming_jsmf.evaluation.evaluate import EvaluationRequest, evaluate
 from streaming_jsmf.evaluation.word_counts import CountReduction
-from streaming_jsmf.inference.cvb0 import BLOCK_DOCUMENTS, DocumentTopics, document_topics
-from streaming_jsmf.inference.perplexity import SMOOTHING, Completer, Completion, observed_half
+from streaming_jsmf.inference.cvb0 import BLOCK_DOCUMENTS, SMOOTHING, DocumentTopics, document_topics
+from streaming_jsmf.inference.perplexity import Completer, Completion, observed_half
 from streaming_jsmf.ingestion.repeats import hash_values
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.events import Event, StageStarted

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Iterable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from distributed import LocalCluster
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
@@ -23,7 +20,7 @@ from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.units import list_units, read_block
 from streaming_jsmf.errors import InputError, SettingsMismatchError
 from streaming_jsmf.inference import polish as polish_step
-from streaming_jsmf.inference.cvb0 import LANE
+from streaming_jsmf.inference.cvb0 import LANE, smoothed
 from streaming_jsmf.inference.perplexity import Completer
 from streaming_jsmf.inference.polish import (
     DRAWN_DOCUMENTS,
@@ -41,7 +38,6 @@ from streaming_jsmf.inference.polish import (
     blocks,
     document_draws,
     document_keys,
-    first_topics,
     in_sample,
     log_lengths,
     longest_document,
@@ -250,8 +246,7 @@ def test_over_relaxation_doubles_the_change_of_the_logarithm(topics: Floats, cou
 
 
 def test_the_start_has_every_word() -> None:
-    frequencies = np.array([0.5, 0.25, 0.25])
-    start = first_topics(np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]), frequencies)
+    start = smoothed(np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]), np.array([4.0, 2.0, 2.0]))
     np.testing.assert_allclose(start.sum(axis=0), 1)
     assert (start[2] > 0).all()
     assert start[0, 0] > start[1, 1] > 0.9
@@ -262,13 +257,10 @@ def test_blocks_hold_each_document_once(lengths: list[int]) -> None:
     indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     found = blocks(indptr, n_words=10)
     assert len(found) <= MOST_BLOCKS
-    starts = [int(bounds[0]) for bounds in found]
-    assert starts == sorted(starts)
-    assert sum(bounds.size - 1 for bounds in found) == len(lengths)
-    for left, right in pairwise(found):
-        assert left[-1] == right[0]
+    assert [number for rows in found for number in range(rows.start, rows.stop)] == [*range(len(lengths))]
+    assert all(rows.start < rows.stop for rows in found)
     if lengths == [5] * 640:
-        assert len({bounds[-1] - bounds[0] for bounds in found}) == 1, "even"
+        assert len({indptr[rows.stop] - indptr[rows.start] for rows in found}) == 1, "even"
 
 
 def test_small_corpora_are_seen_whole_and_large_ones_sampled_first() -> None:
@@ -356,7 +348,7 @@ def by_hand(start: Path, corpus: Path, steps: int) -> tuple[np.ndarray, np.ndarr
     """Full steps over all documents in memory: topics, and the correlations at the last step."""
     given, opened = TopicParameters.of(read_model(start)), open_corpus(corpus)
     blocks = [read_block(unit, opened.n_words) for unit in list_units(opened)]
-    topics = first_topics(given.word_topic, given.term_count / given.term_count.sum())
+    topics = smoothed(given.word_topic, given.term_count)
     for number in range(steps):
         parts = [step_sums(block, topics, given.prior, with_pairs=True, threads=1) for block in blocks]
         total = added(parts)
@@ -433,31 +425,6 @@ def test_who_runs_it_changes_no_bit(tmp_path, starts, corpus, scheduler):
     other = polish(starts["lr-jsmf"], corpus, tmp_path / "b", settings, execution=Execution(scheduler, 3))
     for name, values in alone.arrays.items():
         np.testing.assert_array_equal(values, other.arrays[name], err_msg=name)
-
-
-@pytest.mark.usefixtures("small_sample")
-def test_a_cluster_takes_the_sampled_steps_in_blocks(tmp_path, monkeypatch, starts, corpus):
-    """In tasks of its workers, with no more threads than those have."""
-    settings = PolishSettings(steps=5, held_out=20)
-    alone = polish(starts["lr-jsmf"], corpus, tmp_path / "a", settings, execution=SYNCHRONOUS)
-    taken: list[tuple[str, int]] = []
-
-    def recorded(*arguments, threads, **options):
-        taken.append((threading.current_thread().name, threads))
-        return step_sums(*arguments, threads=threads, **options)
-
-    monkeypatch.setattr("streaming_jsmf.topics.polish_tasks.step_sums", recorded)
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=None
-    ) as cluster:
-        other = polish(starts["lr-jsmf"], corpus, tmp_path / "b", settings, scheduler=cluster, workers=32)
-    for name, values in alone.arrays.items():
-        np.testing.assert_array_equal(values, other.arrays[name], err_msg=name)
-    for name in ("log_likelihood", "perplexity"):
-        assert alone.metrics["polish"][name] == other.metrics["polish"][name]
-    assert len(taken) > settings.steps + 3, "steps consist of several blocks"
-    assert {threads for _, threads in taken} == {1}
-    assert not [name for name, _ in taken if name == threading.main_thread().name]
 
 
 @pytest.mark.usefixtures("small_sample")
