@@ -178,7 +178,7 @@ def scheduled(counts: sparse.csr_array, start: Arrays, seed: int, method: str, s
     planned = plan_steps(counts.nnz, DRAWN_DOCUMENTS if method == "drawn" else 0, steps)
     if method == "plain":
         planned = tuple(replace(step, relaxed=False) for step in planned)
-    schedule = Schedule(planned, start["prior"], longest_document(*log_lengths(counts)))
+    schedule = Schedule(planned, start["prior"], longest_document(*log_lengths(counts), start["prior"].size))
     draws = document_draws("quality", counts.shape[0], SAMPLE_DRAW, seed)
     topics, _ = schedule.in_memory(steps, smoothed(start["word_topic"], common), counts, draws, threads=1)
     seconds = start["seconds"] + time.process_time() - started
@@ -193,7 +193,7 @@ def swept(counts: sparse.csr_array, start: Arrays, seed: int, n_sweeps: int, *, 
     temperatures = (1 + (HOTTEST - 1) * heat).tolist()
     [tokens] = deque(sweeps(counts, start["word_topic"], start["prior"], temperatures, seed), maxlen=1)
     steps = (Step(1.0, ROUNDS, relaxed=False),) * AFTER
-    schedule = Schedule(steps, start["prior"], longest_document(*log_lengths(counts)))
+    schedule = Schedule(steps, start["prior"], longest_document(*log_lengths(counts), start["prior"].size))
     topics, _ = schedule.in_memory(AFTER, next_topics(tokens), counts, np.zeros(counts.shape[0]), threads=1)
     seconds = start["seconds"] + time.process_time() - started
     return {**start, "word_topic": topics, "seconds": seconds}

@@ -189,12 +189,15 @@ def test_a_long_document_counts_as_a_shorter_one(topics: Floats, counts: csr_arr
     assert found.log_likelihood == step_sums(csr_array(dense), topics, PRIOR).log_likelihood
 
 
-def test_the_longest_document_is_ten_times_the_typical_one() -> None:
-    parts = csr_array([[10, 0], [0, 0]]), csr_array([[500, 500], [5, 5]])
+@pytest.mark.parametrize(("n_topics", "typical"), [(1, 30.0), (2, 15.0), (3, 10.0), (50, 10.0)])
+def test_a_document_counts_for_ten_typical_ones_or_a_tenth_of_a_topic(n_topics: int, typical: float) -> None:
+    parts = [csr_array([[0, 0], [500, 500], [5, 5], [1, 9]])] * 100
     sums = [log_lengths(part) for part in parts]
-    found = longest_document(sum(log for log, _ in sums), sum(number for _, number in sums))
-    assert found == pytest.approx(10 * (10 * 1000 * 10) ** (1 / 3))
-    assert longest_document(0.0, 0) == math.inf
+    lengths = sum(log for log, _ in sums), sum(number for _, number in sums)
+    assert lengths[1] == 300, "documents without words do not count"
+    geometric_mean = (1000 * 10 * 10) ** (1 / 3)
+    assert longest_document(*lengths, n_topics) == pytest.approx(typical * geometric_mean)
+    assert longest_document(0.0, 0, n_topics) == math.inf
 
 
 def test_threads_change_no_bit(topics: Floats, counts: csr_array[Any]) -> None:
@@ -344,13 +347,18 @@ def small_sample(monkeypatch):
     monkeypatch.setattr(polish_step, "DRAWN_DOCUMENTS", 100)
 
 
-def by_hand(start: Path, corpus: Path, steps: int) -> tuple[np.ndarray, np.ndarray]:
+def by_hand(
+    start: Path, corpus: Path, steps: int, longest: float = math.inf
+) -> tuple[np.ndarray, np.ndarray]:
     """Full steps over all documents in memory: topics, and the correlations at the last step."""
     given, opened = TopicParameters.of(read_model(start)), open_corpus(corpus)
     blocks = [read_block(unit, opened.n_words) for unit in list_units(opened)]
     topics = smoothed(given.word_topic, given.term_count)
     for number in range(steps):
-        parts = [step_sums(block, topics, given.prior, with_pairs=True, threads=1) for block in blocks]
+        parts = [
+            step_sums(block, topics, given.prior, longest=longest, with_pairs=True, threads=1)
+            for block in blocks
+        ]
         total = added(parts)
         before, topics = topics, next_topics(total.tokens, last=number == steps - 1)
         topics = over_relaxed(topics, before) if number < steps - 1 else topics
@@ -371,6 +379,18 @@ def test_all_documents_in_every_step(tmp_path, monkeypatch, starts, corpus, engi
     assert stored.engine == engine
     np.testing.assert_array_equal(stored.arrays["word_topic"], found.arrays["word_topic"])
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_document_counts_for_at_most_a_tenth_of_a_topic(tmp_path, starts, truth):
+    counts = truth.counts.copy()
+    counts[0] *= 60
+    corpus = write_corpus(tmp_path / "corpus", counts, row_group_rows=100)
+    found = polish(starts["lr-jsmf"], corpus, tmp_path / "out", ALL, execution=SYNCHRONOUS)
+    longest = 0.1 * 800 * 40 * 60 ** (1 / 800) / TOPICS  # twenty typical ones
+    topics, _ = by_hand(starts["lr-jsmf"], corpus, ALL.steps, longest)
+    np.testing.assert_allclose(found.arrays["word_topic"], topics, rtol=1e-4, atol=1e-7)
+    uncut, _ = by_hand(starts["lr-jsmf"], corpus, ALL.steps)
+    assert np.abs(uncut - topics).sum() > 0.01
 
 
 def test_topics_get_nearer_the_truth(tmp_path):

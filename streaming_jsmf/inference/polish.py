@@ -40,9 +40,11 @@ STEPS, ROUNDS = PolishSettings.steps, PolishSettings.rounds
 WORD_PRIOR = 0.02
 #: The same in the last step, where the prior biases the result. Perplexity changes by less than .1 %.
 LAST_WORD_PRIOR = 0.001
-#: Multiple of the typical length above which a document's tokens are scaled down. Otherwise a document of 90,000 tokens
-#: among 2,000 of 60 tokens would get its own topic.
-LONGEST = 10.0
+#: The tokens of a document are scaled down to those of ``LONGEST`` typical documents or, if that is more, to
+#: ``LARGEST_PART`` of an average topic. Otherwise a document of 90,000 tokens among 2,000 of 60 tokens would get its
+#: own topic. In corpora of many documents, long ones may hold a third of the tokens: the first limit alone raises the
+#: perplexity of 20 newsgroups.
+LONGEST, LARGEST_PART = 10.0, 0.1
 #: Minimum nonzeros of a block per word: with fewer, adding the blocks costs more than processing the documents.
 NONZEROS_PER_WORD = 16
 #: Maximum number of blocks of a call; a power of two.
@@ -274,9 +276,14 @@ def log_lengths(counts: csr_array[Any]) -> tuple[float, int]:
     return float(np.log(known).sum()), known.size
 
 
-def longest_document(log_length: float, n_documents: int) -> float:
-    """``LONGEST`` times the geometric mean of document lengths (robust to outliers), from ``log_lengths``."""
-    return LONGEST * math.exp(log_length / n_documents) if n_documents else math.inf
+def longest_document(log_length: float, n_documents: int, n_topics: int) -> float:
+    """Maximum number of tokens that a document counts for, from ``log_lengths``.
+
+    With g, the geometric mean of document lengths (robust to outliers): max(10 g, .1 M g / K).
+    """
+    if not n_documents:
+        return math.inf
+    return math.exp(log_length / n_documents) * max(LONGEST, LARGEST_PART * n_documents / n_topics)
 
 
 def blocks(indptr: Integers, n_words: int) -> list[slice]:

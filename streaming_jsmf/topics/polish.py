@@ -68,7 +68,7 @@ from streaming_jsmf.topics.store import (
 Counts = csr_array[Any]
 
 #: Increase when the same request gives other bits.
-ALGORITHM_VERSION = 4
+ALGORITHM_VERSION = 5
 #: Bytes per nonzero of the sample: a word id and a count.
 BYTES_PER_SAMPLED = 8
 #: Maximum share of the documents that is held out.
@@ -325,7 +325,8 @@ class _Run:
     def _drawn(self, read: Read) -> tuple[Counts, Schedule]:
         """Held-out documents, and the schedule, which depends on the lengths of documents; frees the sample."""
         drawn = read()
-        longest = longest_document(drawn.scalars["log_length"], int(drawn.scalars["n_documents"]))
+        lengths = drawn.scalars["log_length"], int(drawn.scalars["n_documents"])
+        longest = longest_document(*lengths, self.topics.prior.size)
         schedule = Schedule(self.plan.steps, self.topics.prior, longest)
         return rows_of(HELD_OUT, drawn.arrays, self.inputs.n_words), schedule
 
