@@ -308,6 +308,14 @@ def test_order_of_documents_and_words_plays_no_part(case: CompletionCase, seed: 
     np.testing.assert_array_equal(moved, observed[rows][:, words])
 
 
+def test_documents_of_the_same_words_and_other_counts_are_split_otherwise() -> None:
+    counts = np.ones((50, 400), np.int64)
+    counts[np.arange(50), np.arange(50)] = np.arange(2, 52)
+    observed = observed_half(csr_array(counts), np.arange(400, dtype=np.uint64), 0).toarray()[:, 50:]
+    alike = (observed[1:] == observed[:-1]).mean(axis=1)
+    assert alike.max() < 0.65, "350 words that are once in each document"
+
+
 @given(completion_cases, st.integers(0, 12))
 def test_blocks_add_up(case: CompletionCase, cut: int) -> None:
     whole = case.completed()
