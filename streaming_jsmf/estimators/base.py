@@ -291,8 +291,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
                 done = done.merge(completer.complete(block, threads=threads))
             if done.fractional:
                 raise InputError(
-                    f"{done.fractional} documents of X have counts that are not integers, whose tokens cannot be "
-                    "predicted one by one; give counts"
+                    f"{done.fractional:,} documents of X have fractional counts, whose tokens cannot be predicted one "
+                    "by one; give whole numbers"
                 )
             if not done.tokens:
                 raise InputError("no document of X has two tokens, one of which could be predicted")
