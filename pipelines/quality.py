@@ -31,7 +31,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from itertools import islice, product
 from pathlib import Path
@@ -50,20 +50,19 @@ from pipelines.common.results import Arrays, Results, Row, publish
 from pipelines.common.sequential import sampled_perplexity, sweeps
 from streaming_jsmf import InferSettings, PolishSettings, ScanSettings, infer, polish, scan
 from streaming_jsmf.corpus import Corpus
+from streaming_jsmf.inference.cvb0 import smoothed
 from streaming_jsmf.inference.perplexity import Completer
 from streaming_jsmf.inference.polish import (
     DRAWN_DOCUMENTS,
+    ROUNDS,
     SAMPLE_DRAW,
+    Schedule,
+    Step,
     document_draws,
-    document_keys,
-    first_topics,
-    in_sample,
     log_lengths,
     longest_document,
     next_topics,
-    over_relaxed,
     plan_steps,
-    step_sums,
 )
 from streaming_jsmf.inference.words import prominent_words
 from streaming_jsmf.topics.parameters import prior_of
@@ -176,20 +175,12 @@ def scheduled(counts: sparse.csr_array, start: Arrays, seed: int, method: str, s
     """The steps of ``polish`` in memory, in one thread: plain, relaxed or drawn."""
     started = time.process_time()
     common = np.asarray(counts.sum(axis=0), np.float64).ravel()
-    topics = first_topics(start["word_topic"], common / common.sum())
-    longest = longest_document(*log_lengths(counts))
-    draws = document_draws("quality", counts.shape[0], SAMPLE_DRAW, seed)
     planned = plan_steps(counts.nnz, DRAWN_DOCUMENTS if method == "drawn" else 0, steps)
-    for n, step in enumerate(planned):
-        rows = np.flatnonzero(in_sample(draws, n, step.share))
-        used = counts if step.share == 1 else counts[rows]
-        keys = document_keys(draws[rows], n) if step.drawn else None
-        sums = step_sums(
-            used, topics, start["prior"], rounds=step.rounds, longest=longest, keys=keys, threads=1
-        )
-        before, topics = topics, next_topics(sums.tokens, last=n + 1 == len(planned))
-        if step.relaxed and method != "plain":
-            topics = over_relaxed(topics, before)
+    if method == "plain":
+        planned = tuple(replace(step, relaxed=False) for step in planned)
+    schedule = Schedule(planned, start["prior"], longest_document(*log_lengths(counts), start["prior"].size))
+    draws = document_draws("quality", counts.shape[0], SAMPLE_DRAW, seed)
+    topics, _ = schedule.in_memory(steps, smoothed(start["word_topic"], common), counts, draws, threads=1)
     seconds = start["seconds"] + time.process_time() - started
     return {**start, "word_topic": topics, "seconds": seconds}
 
@@ -201,10 +192,9 @@ def swept(counts: sparse.csr_array, start: Arrays, seed: int, n_sweeps: int, *, 
     heat = np.maximum(0, 1 - np.arange(n_sweeps) / cooling) if hot else np.zeros(n_sweeps)
     temperatures = (1 + (HOTTEST - 1) * heat).tolist()
     [tokens] = deque(sweeps(counts, start["word_topic"], start["prior"], temperatures, seed), maxlen=1)
-    topics, longest = next_topics(tokens), longest_document(*log_lengths(counts))
-    for n in range(AFTER):
-        sums = step_sums(counts, topics, start["prior"], longest=longest, threads=1)
-        topics = next_topics(sums.tokens, last=n + 1 == AFTER)
+    steps = (Step(1.0, ROUNDS, relaxed=False),) * AFTER
+    schedule = Schedule(steps, start["prior"], longest_document(*log_lengths(counts), start["prior"].size))
+    topics, _ = schedule.in_memory(AFTER, next_topics(tokens), counts, np.zeros(counts.shape[0]), threads=1)
     seconds = start["seconds"] + time.process_time() - started
     return {**start, "word_topic": topics, "seconds": seconds}
 

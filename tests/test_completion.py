@@ -23,8 +23,8 @@ from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.evaluation.counts import counts_of
 from streaming_jsmf.evaluation.evaluate import EvaluationRequest, evaluate
 from streaming_jsmf.evaluation.word_counts import CountReduction
-from streaming_jsmf.inference.cvb0 import BLOCK_DOCUMENTS, DocumentTopics, document_topics
-from streaming_jsmf.inference.perplexity import SMOOTHING, Completer, Completion, observed_half
+from streaming_jsmf.inference.cvb0 import BLOCK_DOCUMENTS, SMOOTHING, DocumentTopics, document_topics
+from streaming_jsmf.inference.perplexity import Completer, Completion, observed_half
 from streaming_jsmf.ingestion.repeats import hash_values
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.events import Event, StageStarted
@@ -306,6 +306,14 @@ def test_order_of_documents_and_words_plays_no_part(case: CompletionCase, seed: 
     observed = observed_half(csr_array(case.counts), keys, 5).toarray()
     moved = observed_half(csr_array(case.counts[rows][:, words]), keys[words], 5).toarray()
     np.testing.assert_array_equal(moved, observed[rows][:, words])
+
+
+def test_documents_of_the_same_words_and_other_counts_are_split_otherwise() -> None:
+    counts = np.ones((50, 400), np.int64)
+    counts[np.arange(50), np.arange(50)] = np.arange(2, 52)
+    observed = observed_half(csr_array(counts), np.arange(400, dtype=np.uint64), 0).toarray()[:, 50:]
+    alike = (observed[1:] == observed[:-1]).mean(axis=1)
+    assert alike.max() < 0.65, "350 words that are once in each document"
 
 
 @given(completion_cases, st.integers(0, 12))

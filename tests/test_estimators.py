@@ -336,6 +336,8 @@ def test_score_is_the_log_likelihood_of_completed_documents(models: dict[type, A
     assert found.score(shuffled) < found.score(COUNTS)
     with pytest.raises(InputError, match="two tokens"):
         found.score(np.eye(N, dtype=int)[:3])
+    with pytest.raises(InputError, match="2 documents of X have fractional counts"):
+        found.score(COUNTS * np.where(np.arange(len(COUNTS)) < 2, 0.5, 1.0)[:, None])
 
 
 def test_shares_are_turned_back_into_words(models: dict[type, Any]) -> None:

@@ -24,7 +24,7 @@ from streaming_jsmf.linalg.csr import (
     document_weights,
     multiply_rows,
 )
-from streaming_jsmf.linalg.eigen import nystrom_factor, single_view_eigenpairs
+from streaming_jsmf.linalg.eigen import RitzBlock, nystrom_factor, single_view_eigenpairs
 from streaming_jsmf.linalg.panels import gram, inverse_square_root, rotate, single_gram, stacked_qr
 from streaming_jsmf.linalg.probes import ROWS_PER_COUNTER, gaussian_probes, uniform_probes
 from streaming_jsmf.linalg.sampled import sample_eigenpairs
@@ -177,6 +177,19 @@ def test_block_davidson_finds_what_dense_algebra_finds(length: float) -> None:
     y, y_exact = (x[:, :6] * np.sqrt(d[:6]) for x, d in ((found.vectors, found.values), (vectors, values)))
     assert yy_error(y, y_exact) < 1e-3
     np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(20), atol=1e-12)
+
+
+def test_corrections_count_however_short_they_are() -> None:
+    """D, which only guides the corrections, makes them a billionth of the vectors."""
+    values = np.concatenate([np.linspace(2, 1, 5), np.linspace(0.5, 0, 95)])
+    c = symmetric(values)
+
+    def times(vectors: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+        out[...] = c @ vectors
+
+    start = np.random.default_rng(1).standard_normal((values.size, 10)).astype(np.float32)
+    found = RitzBlock(times, np.full(values.size, 1e9), start, 10).leading(5, steps=20)
+    np.testing.assert_allclose(found.values, values[:5], rtol=1e-6)
 
 
 # -- Simplex least squares: against the oracle and its own certificate, also on hard problems --

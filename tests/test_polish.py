@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Iterable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from distributed import LocalCluster
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
@@ -23,7 +20,7 @@ from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.units import list_units, read_block
 from streaming_jsmf.errors import InputError, SettingsMismatchError
 from streaming_jsmf.inference import polish as polish_step
-from streaming_jsmf.inference.cvb0 import LANE
+from streaming_jsmf.inference.cvb0 import LANE, smoothed
 from streaming_jsmf.inference.perplexity import Completer
 from streaming_jsmf.inference.polish import (
     DRAWN_DOCUMENTS,
@@ -41,7 +38,6 @@ from streaming_jsmf.inference.polish import (
     blocks,
     document_draws,
     document_keys,
-    first_topics,
     in_sample,
     log_lengths,
     longest_document,
@@ -193,12 +189,15 @@ def test_a_long_document_counts_as_a_shorter_one(topics: Floats, counts: csr_arr
     assert found.log_likelihood == step_sums(csr_array(dense), topics, PRIOR).log_likelihood
 
 
-def test_the_longest_document_is_ten_times_the_typical_one() -> None:
-    parts = csr_array([[10, 0], [0, 0]]), csr_array([[500, 500], [5, 5]])
+@pytest.mark.parametrize(("n_topics", "typical"), [(1, 30.0), (2, 15.0), (3, 10.0), (50, 10.0)])
+def test_a_document_counts_for_ten_typical_ones_or_a_tenth_of_a_topic(n_topics: int, typical: float) -> None:
+    parts = [csr_array([[0, 0], [500, 500], [5, 5], [1, 9]])] * 100
     sums = [log_lengths(part) for part in parts]
-    found = longest_document(sum(log for log, _ in sums), sum(number for _, number in sums))
-    assert found == pytest.approx(10 * (10 * 1000 * 10) ** (1 / 3))
-    assert longest_document(0.0, 0) == math.inf
+    lengths = sum(log for log, _ in sums), sum(number for _, number in sums)
+    assert lengths[1] == 300, "documents without words do not count"
+    geometric_mean = (1000 * 10 * 10) ** (1 / 3)
+    assert longest_document(*lengths, n_topics) == pytest.approx(typical * geometric_mean)
+    assert longest_document(0.0, 0, n_topics) == math.inf
 
 
 def test_threads_change_no_bit(topics: Floats, counts: csr_array[Any]) -> None:
@@ -250,8 +249,7 @@ def test_over_relaxation_doubles_the_change_of_the_logarithm(topics: Floats, cou
 
 
 def test_the_start_has_every_word() -> None:
-    frequencies = np.array([0.5, 0.25, 0.25])
-    start = first_topics(np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]), frequencies)
+    start = smoothed(np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]), np.array([4.0, 2.0, 2.0]))
     np.testing.assert_allclose(start.sum(axis=0), 1)
     assert (start[2] > 0).all()
     assert start[0, 0] > start[1, 1] > 0.9
@@ -262,13 +260,10 @@ def test_blocks_hold_each_document_once(lengths: list[int]) -> None:
     indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     found = blocks(indptr, n_words=10)
     assert len(found) <= MOST_BLOCKS
-    starts = [int(bounds[0]) for bounds in found]
-    assert starts == sorted(starts)
-    assert sum(bounds.size - 1 for bounds in found) == len(lengths)
-    for left, right in pairwise(found):
-        assert left[-1] == right[0]
+    assert [number for rows in found for number in range(rows.start, rows.stop)] == [*range(len(lengths))]
+    assert all(rows.start < rows.stop for rows in found)
     if lengths == [5] * 640:
-        assert len({bounds[-1] - bounds[0] for bounds in found}) == 1, "even"
+        assert len({indptr[rows.stop] - indptr[rows.start] for rows in found}) == 1, "even"
 
 
 def test_small_corpora_are_seen_whole_and_large_ones_sampled_first() -> None:
@@ -352,13 +347,18 @@ def small_sample(monkeypatch):
     monkeypatch.setattr(polish_step, "DRAWN_DOCUMENTS", 100)
 
 
-def by_hand(start: Path, corpus: Path, steps: int) -> tuple[np.ndarray, np.ndarray]:
+def by_hand(
+    start: Path, corpus: Path, steps: int, longest: float = math.inf
+) -> tuple[np.ndarray, np.ndarray]:
     """Full steps over all documents in memory: topics, and the correlations at the last step."""
     given, opened = TopicParameters.of(read_model(start)), open_corpus(corpus)
     blocks = [read_block(unit, opened.n_words) for unit in list_units(opened)]
-    topics = first_topics(given.word_topic, given.term_count / given.term_count.sum())
+    topics = smoothed(given.word_topic, given.term_count)
     for number in range(steps):
-        parts = [step_sums(block, topics, given.prior, with_pairs=True, threads=1) for block in blocks]
+        parts = [
+            step_sums(block, topics, given.prior, longest=longest, with_pairs=True, threads=1)
+            for block in blocks
+        ]
         total = added(parts)
         before, topics = topics, next_topics(total.tokens, last=number == steps - 1)
         topics = over_relaxed(topics, before) if number < steps - 1 else topics
@@ -379,6 +379,18 @@ def test_all_documents_in_every_step(tmp_path, monkeypatch, starts, corpus, engi
     assert stored.engine == engine
     np.testing.assert_array_equal(stored.arrays["word_topic"], found.arrays["word_topic"])
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_document_counts_for_at_most_a_tenth_of_a_topic(tmp_path, starts, truth):
+    counts = truth.counts.copy()
+    counts[0] *= 60
+    corpus = write_corpus(tmp_path / "corpus", counts, row_group_rows=100)
+    found = polish(starts["lr-jsmf"], corpus, tmp_path / "out", ALL, execution=SYNCHRONOUS)
+    longest = 0.1 * 800 * 40 * 60 ** (1 / 800) / TOPICS  # twenty typical ones
+    topics, _ = by_hand(starts["lr-jsmf"], corpus, ALL.steps, longest)
+    np.testing.assert_allclose(found.arrays["word_topic"], topics, rtol=1e-4, atol=1e-7)
+    uncut, _ = by_hand(starts["lr-jsmf"], corpus, ALL.steps)
+    assert np.abs(uncut - topics).sum() > 0.01
 
 
 def test_topics_get_nearer_the_truth(tmp_path):
@@ -433,31 +445,6 @@ def test_who_runs_it_changes_no_bit(tmp_path, starts, corpus, scheduler):
     other = polish(starts["lr-jsmf"], corpus, tmp_path / "b", settings, execution=Execution(scheduler, 3))
     for name, values in alone.arrays.items():
         np.testing.assert_array_equal(values, other.arrays[name], err_msg=name)
-
-
-@pytest.mark.usefixtures("small_sample")
-def test_a_cluster_takes_the_sampled_steps_in_blocks(tmp_path, monkeypatch, starts, corpus):
-    """In tasks of its workers, with no more threads than those have."""
-    settings = PolishSettings(steps=5, held_out=20)
-    alone = polish(starts["lr-jsmf"], corpus, tmp_path / "a", settings, execution=SYNCHRONOUS)
-    taken: list[tuple[str, int]] = []
-
-    def recorded(*arguments, threads, **options):
-        taken.append((threading.current_thread().name, threads))
-        return step_sums(*arguments, threads=threads, **options)
-
-    monkeypatch.setattr("streaming_jsmf.topics.polish_tasks.step_sums", recorded)
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=None
-    ) as cluster:
-        other = polish(starts["lr-jsmf"], corpus, tmp_path / "b", settings, scheduler=cluster, workers=32)
-    for name, values in alone.arrays.items():
-        np.testing.assert_array_equal(values, other.arrays[name], err_msg=name)
-    for name in ("log_likelihood", "perplexity"):
-        assert alone.metrics["polish"][name] == other.metrics["polish"][name]
-    assert len(taken) > settings.steps + 3, "steps consist of several blocks"
-    assert {threads for _, threads in taken} == {1}
-    assert not [name for name, _ in taken if name == threading.main_thread().name]
 
 
 @pytest.mark.usefixtures("small_sample")

@@ -23,7 +23,7 @@ from streaming_jsmf.documents.model_shares import (
 )
 from streaming_jsmf.documents.shares import DOCUMENT_ID, KNOWN_TOKENS, SharesFile, frame, with_result
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.inference.perplexity import SMOOTHING
+from streaming_jsmf.inference.cvb0 import SMOOTHING
 from streaming_jsmf.linalg import hellinger
 from streaming_jsmf.linalg.panels import ratio
 from streaming_jsmf.linalg.typing import Floats

@@ -288,6 +288,11 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             done, threads = Completion(), self._threads
             for block in self._blocks(X):
                 done = done.merge(completer.complete(block, threads=threads))
+            if done.fractional:
+                raise InputError(
+                    f"{done.fractional:,} documents of X have fractional counts, whose tokens cannot be predicted one "
+                    "by one; give whole numbers"
+                )
             if not done.tokens:
                 raise InputError("no document of X has two tokens, one of which could be predicted")
         return done.log_likelihood / done.tokens

@@ -8,7 +8,7 @@ commits each partition in a working directory of its own; it is not a stage of a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -36,8 +36,6 @@ from streaming_jsmf.topics.parameters import TopicParameters
 
 #: Increase when the same request gives different bits.
 ALGORITHM_VERSION = 5
-#: Seed of the observed halves, fixed so that models are compared on the same halves.
-HALVES_SEED = 0
 #: N x K float64 arrays per worker: topics as given, smoothed, and in the kernel's layout.
 TALL_ARRAYS = 3
 
@@ -105,18 +103,9 @@ class CountReduction(SumReduction):
         for _, known, _ in inputs.blocks(partition):
             accumulator.append(known)
             if completer is not None:
-                completed = completed.merge(complete_whole(completer, known, inputs.threads))
+                completed = completed.merge(completer.complete(known, threads=inputs.threads))
         sums = accumulator.finish()
         return PartialResult(sums.arrays, {**sums.scalars, **asdict(completed)})
-
-
-def complete_whole(completer: Completer, block: csr_array[Any], threads: int | None = None) -> Completion:
-    """Complete the documents with integer counts in a block (documents x N), and count the others."""
-    before = np.concatenate([[0], np.cumsum(block.data != np.rint(block.data))])
-    fractional = before[block.indptr[1:]] > before[block.indptr[:-1]]
-    whole = block[np.flatnonzero(~fractional)] if fractional.any() else block
-    sums = completer.complete(whole, seed=HALVES_SEED, threads=threads)
-    return replace(sums, fractional=int(np.count_nonzero(fractional)))
 
 
 def count_job(

@@ -1,19 +1,30 @@
-"""CVB0 (Asuncion, Welling, Smyth and Teh 2009) within documents, for given topics and prior.
+"""CVB0 within documents, and draws of topics, for given topics B and prior alpha.
 
-For the distinct words w of a document with counts c_w, and the expected tokens n_k of its topics, CVB0 iterates
+A document has counts c_w of its distinct words w, n tokens in all; n_k are the expected tokens of topic k. Both begin
+with n_k = n alpha_k / sum(alpha).
+
+**CVB0** (Asuncion, Welling, Smyth and Teh 2009) iterates
 
     g_wk ~ B_wk max(n_k + alpha_k - previous g_wk, FLOOR),    sum_k g_wk = 1,    n_k = sum_w c_w g_wk
 
-starting from n_k = n alpha_k / sum(alpha). Subtracting the previous g_wk excludes a token from its own prediction; the
-first round subtracts nothing. ``add_documents`` extrapolates n_k between rounds (``extrapolate``), which changes the
-path but not the fixed point.
+Subtracting the previous g_wk excludes a token from its own prediction; the first round subtracts nothing. Steps of
+``polish`` (``add_documents``) extrapolate n_k between a few rounds (``extrapolate``), which changes the path but not
+the fixed point; topic shares (``share_documents``, ``document_topics``) take rounds until they change little. Shares by
+CVB0 approximate the mean of the posterior. They are closer to the true shares of simulated documents, and predict their
+words better, than the maximum of the posterior.
 
-``document_topics`` computes topic shares by CVB0, which approximates the mean of the posterior. It is what ``polish``
-assumes within documents, and it is closer to the true shares of simulated documents, and predicts their words better,
-than the maximum of the posterior.
+**Draws** (``draw_documents``): CVB0 treats the weights of topics in a document as known, but few words leave them
+uncertain. Here a round draws one topic for each distinct word w, with all its c_w tokens, from
+
+    p_wk ~ B_wk (n_k + alpha_k),    sum_k p_wk = 1,
+
+where n_k are the tokens of the other words whose topic was k in the round before. As all words are drawn at once,
+unlike in Gibbs sampling, a word need not wait for the one before it. The last round does not draw: its c_w p_wk are the
+expected tokens, which vary less than drawn ones. The random numbers of a document are a function of its key and do not
+depend on other documents.
 
 Rows are float32, with topics padded with zeros to full cache lines (``LANE``), so that loops over topics have no
-remainder. Shares g are stored unnormalized; the reciprocals of their sums are in ``scales``.
+remainder. Shares g and p are stored unnormalized; the reciprocals of their sums are in ``scales``.
 """
 
 from __future__ import annotations
@@ -28,17 +39,21 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.linalg.compiled import (
     add,
+    at_most,
     compiled,
     fill,
     load,
     maximum,
     multiply,
     multiply_add,
+    running,
     store,
     total,
 )
 from streaming_jsmf.linalg.panels import on_each, panel_threads, panels, ratio
 from streaming_jsmf.linalg.typing import Floats, Integers, Single
+
+Keys = NDArray[np.uint64]
 
 #: The row width is padded to a multiple of this: 64 bytes.
 LANE = 16
@@ -50,14 +65,29 @@ EXTRAPOLATION = np.float32(0.4)
 #: Probabilities below this fraction of a word's largest are set to 0: their products with ``FLOOR`` would be subnormal
 #: in single precision, which is very slow.
 NEGLIGIBLE = 1e-30
+#: Weight of the word frequencies in ``smoothed`` topics.
+SMOOTHING = 0.01
 #: Documents per block.
 BLOCK_DOCUMENTS = 256
 #: Defaults of the stopping rule: change in a round, and maximum number of rounds.
 TOLERANCE, MAX_ITERATIONS = 1e-3, 200
+#: Increment and multipliers of the generator SplitMix64 (Steele, Lea and Flood 2014).
+INCREMENT = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
+#: The upper 24 bits of a random number, as a float32 in [0, 1).
+_UPPER, _UNIT = np.uint64(40), np.float32(2**-24)
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
 internal = compiled(nogil=True, forceinline=True, internal=True)
+
+
+@internal
+def first_weights(length: np.float32, prior: Single, prior_sum: np.float32, weights: Single) -> None:
+    """Set ``weights`` to n_k + alpha_k of the first round, for a document of n tokens."""
+    for k in range(prior.size):
+        weights[k] = max(prior[k] * (_ONE + length / prior_sum), FLOOR)
 
 
 @internal
@@ -145,6 +175,12 @@ def add_tokens(
 
 
 @internal
+def document_weight(length: np.float32, longest: float) -> np.float32:
+    """Weight of a document's tokens, so that it counts for at most ``longest``."""
+    return _ONE if length <= longest else np.float32(longest / length)
+
+
+@internal
 def changed(before: Single, current: Single) -> tuple[float, float]:
     """Sum of absolute changes of the entries, and sum of the current ones."""
     moved, mass = 0.0, 0.0
@@ -161,12 +197,6 @@ def added_up(values: Single) -> np.float32:
     for i in range(values.size):
         found += values[i]
     return found
-
-
-@internal
-def document_weight(length: np.float32, longest: float) -> np.float32:
-    """Weight of a document's tokens, so that it counts for at most ``longest``."""
-    return _ONE if length <= longest else np.float32(longest / length)
 
 
 @compiled(nogil=True, internal=True)
@@ -191,24 +221,19 @@ def add_documents(
     topics: Single,
     prior: Single,
     rounds: int,
-    tolerance: float,
     longest: float,
     shares: Single,
     tokens: Single,
     weights: Single,
-    changes: Floats,
 ) -> float:
-    """Add the expected tokens of documents to their words and topics; return the log-likelihood of the documents.
+    """Rounds of CVB0 for documents; add their expected tokens to ``tokens``, and return their log-likelihood.
 
     Each token is predicted from the other tokens of its document in the last round: sum_w c_w log(sum_k B_wk (n_k +
     alpha_k - g_wk) / (n + sum(alpha) - 1)). Words without a topic are ignored.
 
     Counts are CSR (``csr_buffers``; ``indptr`` may start at any offset) and positive; B and alpha are padded.
-    ``shares`` are ``memory_of_shares``. An output without rows is skipped: ``tokens`` (words x width), to which a
-    document adds at most ``longest`` tokens, with the likelihood; ``weights`` (documents x width), set to n_k +
-    alpha_k; and ``changes`` (documents x 2), the number of rounds and the sum of absolute changes of the topic shares
-    in the last one. With ``changes``, n_k is not extrapolated, and rounds end at a change of at most ``tolerance``; no
-    objective is known to increase.
+    ``shares`` are ``memory_of_shares``. A document adds at most ``longest`` tokens to ``tokens`` (words x width).
+    ``weights`` (documents x width) are set to n_k + alpha_k.
     """
     scales, current, before = np.empty(len(shares), np.float32), np.empty_like(prior), np.empty_like(prior)
     prior_sum, likelihood = added_up(prior), 0.0
@@ -216,30 +241,163 @@ def add_documents(
         here = slice(indptr[document], indptr[document + 1])
         ids, numbers = words[here], counts[here]
         length = added_up(numbers)
-        for k in range(prior.size):
-            current[k] = max(prior[k] * (_ONE + length / prior_sum), FLOOR)
+        first_weights(length, prior, prior_sum, current)
         first_shares(ids, topics, current, shares, scales)
-        for number in range(1, rounds + 1):
-            is_last = number == rounds
-            if is_last and not weights.shape[0]:
-                break
+        for _ in range(rounds - 1):
             before, current = current, before
             weigh_topics(numbers, shares, scales, prior, current)
-            if changes.shape[0]:
-                moved, mass = changed(before, current)
-                changes[document, 0], changes[document, 1] = number, moved / mass
-                is_last |= moved <= tolerance * mass
-            if is_last:
-                for k in range(prior.size):
-                    weights[document, k] = current[k]
-                break
-            if not changes.shape[0]:
-                extrapolate(prior, before, current)
+            extrapolate(prior, before, current)
             next_shares(ids, numbers, topics, current, shares, scales)
-        if tokens.shape[0]:
-            likelihood += log_likelihood(numbers, scales, length + prior_sum, 1.0)
-            add_tokens(ids, numbers, document_weight(length, longest), shares, scales, tokens)
+        likelihood += log_likelihood(numbers, scales, length + prior_sum, 1.0)
+        add_tokens(ids, numbers, document_weight(length, longest), shares, scales, tokens)
+        weigh_topics(numbers, shares, scales, prior, weights[document])
     return likelihood
+
+
+@compiled(nogil=True)
+def share_documents(
+    indptr: Integers,
+    words: NDArray[Any],
+    counts: Single,
+    topics: Single,
+    prior: Single,
+    rounds: int,
+    tolerance: float,
+    shares: Single,
+    weights: Single,
+    changes: Floats,
+) -> None:
+    """Rounds of CVB0 for documents until their topic shares change by at most ``tolerance``, without extrapolation.
+
+    Arguments are those of ``add_documents``; ``changes`` (documents x 2) are set to the number of rounds and the sum of
+    absolute changes of the topic shares in the last one. No objective is known to increase.
+    """
+    scales, current, before = np.empty(len(shares), np.float32), np.empty_like(prior), np.empty_like(prior)
+    prior_sum = added_up(prior)
+    for document in range(indptr.size - 1):
+        here = slice(indptr[document], indptr[document + 1])
+        ids, numbers = words[here], counts[here]
+        first_weights(added_up(numbers), prior, prior_sum, current)
+        first_shares(ids, topics, current, shares, scales)
+        for number in range(1, rounds + 1):
+            before, current = current, before
+            weigh_topics(numbers, shares, scales, prior, current)
+            moved, mass = changed(before, current)
+            changes[document, 0], changes[document, 1] = number, moved / mass
+            if moved <= tolerance * mass or number == rounds:
+                break
+            next_shares(ids, numbers, topics, current, shares, scales)
+        for k in range(prior.size):
+            weights[document, k] = current[k]
+
+
+@internal
+def mixed(state: np.uint64) -> np.uint64:
+    """The random number of a state of SplitMix64."""
+    state = (state ^ (state >> _SHIFTS[0])) * _FIRST
+    state = (state ^ (state >> _SHIFTS[1])) * _SECOND
+    return state ^ (state >> _SHIFTS[2])
+
+
+@internal
+def _draw(shares: Single, ends: Single, state: np.uint64, chosen: Integers) -> np.uint64:
+    """Draw a topic for each word in proportion to its shares; return the state of the generator."""
+    # The cumulative sum goes through topics k, k + LANE, k + 2 LANE, ... (a column), then through those of k + 1. Loops
+    # that end at a random place are slow, so all columns, and all topics of a column, are compared.
+    for j in range(chosen.size):
+        share, sums = shares[j], fill(_ZERO)
+        for k in range(0, share.size, LANE):
+            sums = add(sums, load(share, k))
+        ends_of_columns = running(sums)
+        store(ends, 0, ends_of_columns)
+        state += INCREMENT
+        limit = np.float32(np.int64(mixed(state) >> _UPPER)) * _UNIT * ends[LANE - 1]
+        column = min(at_most(ends_of_columns, limit), LANE - 1)
+        reached, place = ends[max(column, 1) - 1] * np.float32(column > 0), column
+        for k in range(column, share.size, LANE):
+            reached += share[k]
+            place += LANE * (reached <= limit)
+        # Rounding may leave no topic beyond the limit, once in millions of draws.
+        chosen[j] = place if place < share.size else column
+    return state
+
+
+@internal
+def _exclude_own(
+    ids: NDArray[Any],
+    counts: Single,
+    topics: Single,
+    weights: Single,
+    prior: Single,
+    chosen: Integers,
+    shares: Single,
+) -> None:
+    """Exclude the tokens of each word from the weight of the topic that was drawn for them."""
+    for j in range(ids.size):
+        own = chosen[j]
+        # Rounding must not leave less than the prior.
+        shares[j, own] = topics[ids[j], own] * max(weights[own] - counts[j], prior[own])
+
+
+@internal
+def _add_up(shares: Single, scales: Single) -> None:
+    """Set ``scales`` to the reciprocals of the sums of the shares of each word."""
+    for j in range(scales.size):
+        share, sums = shares[j], fill(_ZERO)
+        for k in range(0, share.size, LANE):
+            sums = add(sums, load(share, k))
+        scales[j] = total(sums)
+    invert(scales)
+
+
+@compiled(nogil=True)
+def draw_documents(
+    indptr: Integers,
+    words: NDArray[Any],
+    counts: Single,
+    topics: Single,
+    prior: Single,
+    rounds: int,
+    longest: float,
+    shares: Single,
+    tokens: Single,
+    keys: Keys,
+) -> float:
+    """Rounds of draws for documents; add their expected tokens to ``tokens``, and return their log-likelihood.
+
+    Each word's tokens are predicted from the topics of the other words: sum_w c_w log(sum_k B_wk (n_k + alpha_k) / (n +
+    sum(alpha) - c_w)). Arguments are those of ``add_documents``; ``keys`` (documents) determine random numbers.
+    """
+    topic, scales = np.empty(len(shares), np.int64), np.empty(len(shares), np.float32)
+    ends, current = np.empty(LANE, np.float32), np.empty_like(prior)
+    prior_sum, likelihood = added_up(prior), 0.0
+    for document in range(indptr.size - 1):
+        here = slice(indptr[document], indptr[document + 1])
+        ids, numbers, state = words[here], counts[here], mixed(keys[document])
+        length, chosen = added_up(numbers), topic[: ids.size]
+        first_weights(length, prior, prior_sum, current)
+        first_shares(ids, topics, current, shares, scales)
+        for _ in range(rounds - 1):
+            state = _draw(shares, ends, state, chosen)
+            current[:] = prior
+            for j in range(ids.size):
+                if scales[j] > _ZERO:
+                    current[chosen[j]] += numbers[j]
+            first_shares(ids, topics, current, shares, scales)
+            _exclude_own(ids, numbers, topics, current, prior, chosen, shares)
+        _add_up(shares, scales[: ids.size])
+        likelihood += log_likelihood(numbers, scales, length + prior_sum, np.inf)
+        add_tokens(ids, numbers, document_weight(length, longest), shares, scales, tokens)
+    return likelihood
+
+
+def smoothed(word_topic: Floats, word_count: Floats) -> Floats:
+    """B, N x K, mixed with a small part of the frequencies of the words in the training corpus (their counts, (N,)).
+
+    Words without a topic (a threshold leaves thousands) get one, and affect the shares of their documents.
+    """
+    unigram = word_count / word_count.sum()
+    return np.asarray((1 - SMOOTHING) * word_topic + SMOOTHING * unigram[:, None])
 
 
 def padded_topics(word_topic: Floats, prior: Floats) -> tuple[Single, Single]:
@@ -322,15 +480,13 @@ def document_topics(
     n_documents = int(counts.shape[0])
     shares, rounds = np.empty((n_documents, alpha.size)), np.empty((n_documents, 2))
     starts, words, numbers = csr_buffers(counts)
-    model, no_tokens = padded_topics(topics, alpha), np.empty((0, 0), np.float32)
+    model = padded_topics(topics, alpha)
 
     def solve_block(part: slice) -> None:
         here = starts[part.start : part.stop + 1]
         weights = np.empty((here.size - 1, model[1].size), np.float32)
         owned = memory_of_shares(here, model[1].size)
-        add_documents(
-            here, words, numbers, *model, max_iterations, tolerance, np.inf, owned, no_tokens, weights, rounds[part]
-        )  # fmt: skip
+        share_documents(here, words, numbers, *model, max_iterations, tolerance, owned, weights, rounds[part])
         # Added in ascending order, as in the kernel.
         mass = np.cumsum(weights, axis=1, dtype=np.float64)[:, -1:]
         np.divide(weights[:, : alpha.size], mass, out=shares[part])

@@ -1,8 +1,8 @@
 """Perplexity of document completion: one half of each document's tokens is predicted from the other half.
 
-Topics are smoothed with the unigram distribution p of the training corpus, B~ = (1 - s) B + s p, so that all of its
-words have positive probability. The observed half determines the shares theta; the other half scores sum log (B~
-theta)_w. Perplexity is exp(- score / tokens). The perplexity of p alone is reported for comparison.
+Topics are smoothed with the unigram distribution p of the training corpus (``cvb0.smoothed``), B~ = (1 - s) B + s p, so
+that all of its words have positive probability. The observed half determines the shares theta; the other half scores
+sum log (B~ theta)_w. Perplexity is exp(- score / tokens). The perplexity of p alone is reported for comparison.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from typing import Any, Self
 import numpy as np
 from scipy.sparse import csr_array
 
-from streaming_jsmf.inference.cvb0 import document_topics
-from streaming_jsmf.inference.gibbs import INCREMENT, Keys, mixed
+from streaming_jsmf.inference.cvb0 import INCREMENT, Keys, document_topics, mixed, smoothed
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.typing import Floats, Integers, Mask
 
-#: s, the weight of the unigram distribution in a smoothed topic.
-SMOOTHING = 0.01
+#: Seed of the observed halves, fixed so that models are compared on the same halves.
+HALVES_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -86,21 +85,26 @@ class Completer:
         cls,
         word_topic: Floats,
         prior: Floats,
-        word_probability: Floats,
+        word_count: Floats,
         keys: Keys | None = None,
     ) -> Self:
-        """Smooth B (N, K) with the word frequencies p (N,) of the training corpus, which need not sum to 1."""
-        unigram = word_probability / word_probability.sum()
-        topics = (1 - SMOOTHING) * word_topic + SMOOTHING * unigram[:, None]
+        """Smooth B (N, K) with the frequencies of the words in the training corpus, by their counts (N,)."""
+        unigram = word_count / word_count.sum()
         numbered = np.arange(len(word_topic), dtype=np.uint64) if keys is None else keys
-        return cls(topics, prior, unigram, word_topic.max(axis=1) > 0, numbered)
+        return cls(smoothed(word_topic, word_count), prior, unigram, word_topic.max(axis=1) > 0, numbered)
 
-    def complete(self, counts: csr_array[Any], *, seed: int = 0, threads: int | None = None) -> Completion:
+    def complete(
+        self, counts: csr_array[Any], *, seed: int = HALVES_SEED, threads: int | None = None
+    ) -> Completion:
         """Score one half of the tokens of each document, given the other half; one pass over ``counts``.
 
-        ``counts`` is documents x N, whole numbers. ``seed`` determines the split (``observed_half``); ``threads`` as in
-        ``document_topics``. Raises ``ValueError`` if counts are negative or not integers.
+        ``counts`` is documents x N, not negative; documents with counts that are not integers are only counted.
+        ``seed`` determines the split (``observed_half``); ``threads`` as in ``document_topics``.
         """
+        before = np.concatenate([[0], np.cumsum(counts.data != np.rint(counts.data))])
+        fractional = before[counts.indptr[1:]] > before[counts.indptr[:-1]]
+        if fractional.any():
+            counts = counts[np.flatnonzero(~fractional)]
         halves = observed_half(counts, self.keys, seed)
         starts, words = halves.indptr, halves.indices
         lengths = counts.sum(axis=1)
@@ -120,6 +124,7 @@ class Completer:
             log_likelihood=float(ours.sum()),
             unigram_log_likelihood=float(alone.sum()),
             unconverged=int((usable & ~(found.remaining <= found.tolerance)).sum()),
+            fractional=int(np.count_nonzero(fractional)),
         )
 
 
@@ -127,15 +132,12 @@ def observed_half(counts: csr_array[Any], keys: Keys, seed: int) -> csr_array[np
     """Counts of the observed tokens: a random half of each document, rounded down.
 
     The split depends only on the seed, the ``keys`` (N,) of the document's words and its counts, not on the order of
-    documents or words. Observed counts are hypergeometric. Zeros are stored, so that the sparsity pattern is that of
-    ``counts``. Raises ``ValueError`` if counts are negative or not integers.
+    documents or words. ``counts`` are integers, not negative; observed ones are hypergeometric. Zeros are stored, so
+    that the sparsity pattern is that of ``counts``.
     """
-    numbers = np.asarray(counts.data, np.float64)
-    if (numbers < 0).any() or (numbers != np.rint(numbers)).any():
-        raise ValueError("documents are completed token by token: counts must be whole numbers, not negative")
     starts, words = np.array(counts.indptr, np.int64), np.array(counts.indices, np.int64)
     observed = np.zeros(words.size)
-    _draw_half(starts, keys[words], numbers.astype(np.int64), np.uint64(seed), observed)
+    _draw_half(starts, keys[words], counts.data.astype(np.int64), np.uint64(seed), observed)
     return csr_array((observed, words, starts), shape=counts.shape)
 
 

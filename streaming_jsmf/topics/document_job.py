@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -23,15 +23,14 @@ from streaming_jsmf.corpus.units import (
     read_block,
 )
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
-from streaming_jsmf.jobs.checkpoints import Committed, PartialResult, key_of
+from streaming_jsmf.jobs.checkpoints import PartialResult, key_of
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.jobs.run import Job, Part, Reduction, run_job
+from streaming_jsmf.jobs.run import Job, Reduction, run_job
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.process_limits import PROCESS_BYTES
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
-from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.storage.paths import StorePath
 
 #: Function that reads a committed result.
@@ -143,22 +142,3 @@ class DocumentJob:
         parts = tuple(map(partition_part, keys, self.partitions))
         run_job(Job(checkpoints, reduction, parts, order), executor)
         return partial(checkpoints.read_fold, order.total)
-
-    def computed(
-        self,
-        executor: Executor,
-        stage: Reduction,
-        name: str,
-        given: Mapping[str, PartialResult],
-        keys: Sequence[str],
-    ) -> Iterator[PartialResult]:
-        """Yield the results of ``stage.compute`` for those of the ``given`` results that have ``keys``, in order.
-
-        Tasks read them as folds of the checkpoints ``name``. Nothing is kept, and no progress is reported.
-        """
-        checkpoints = self.work.checkpoints(name)
-        in_threads(lambda item: checkpoints.commit_fold(*item), [*given.items()])
-        Job(checkpoints, stage, [Part(key, 1, key) for key in keys]).compute(executor, Committed())
-        for key in keys:
-            yield checkpoints.read_part(key)
-        checkpoints.clear()

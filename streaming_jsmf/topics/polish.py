@@ -1,62 +1,59 @@
 """Polish: improve the topics of a model by reproducible steps over the documents of a corpus.
 
-One pass (``draw``) copies held-out documents, which no step uses, and a sample for each of the first steps, which this
-process takes, or a cluster in blocks of documents; the last steps (``step-1``, ...) make a pass over all other
-documents each. If the corpus is no larger than a sample, all steps use the copy. A killed job resumes at the first part
-that was not committed, and results are bit-identical for all schedulers.
+The formulas of a step and the schedule are in ``inference.polish``. One pass (``draw``) copies held-out documents,
+which no step uses, and a sample for each of the first steps, which this process takes; the last steps (``step-9``, ...)
+make a pass over all other documents each. If the corpus is no larger than a sample, all steps use the copy. A killed
+job resumes at the first part that was not committed, and results are bit-identical for all schedulers.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
-from streaming_jsmf.config import PolishSettings, settings_of, takes
+from streaming_jsmf.config import PolishSettings, ScanSettings, settings_of, takes
 from streaming_jsmf.corpus import Corpus, open_corpus
+from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.corpus.vocabulary import Vocabulary
 from streaming_jsmf.display import location
 from streaming_jsmf.fingerprint import fingerprint
+from streaming_jsmf.inference import polish as polish_step
+from streaming_jsmf.inference.cvb0 import smoothed
 from streaming_jsmf.inference.perplexity import Completer
-from streaming_jsmf.inference.polish import StepSums, first_topics, in_sample
+from streaming_jsmf.inference.polish import (
+    HELD_OUT_DRAW,
+    SAMPLE_DRAW,
+    Schedule,
+    Step,
+    StepSums,
+    document_draws,
+    log_lengths,
+    longest_document,
+    plan_steps,
+    sampled_range,
+)
 from streaming_jsmf.inference.words import label_words, prominent_words
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.jobs.checkpoints import PartialResult
+from streaming_jsmf.jobs.checkpoints import PartialResult, SumReduction
 from streaming_jsmf.jobs.events import Iteration, Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.run import run_steps
-from streaming_jsmf.linalg.csr import rows_of
+from streaming_jsmf.linalg.csr import row_arrays, rows_of
 from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.process_limits import peak_memory
 from streaming_jsmf.storage.lock import work_place
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.storage.results import Found, package_versions
 from streaming_jsmf.topics.document_job import DocumentJob, Read, TaskInputs
-from streaming_jsmf.topics.parameters import TopicParameters
-from streaming_jsmf.topics.polish_tasks import (
-    ALGORITHM_VERSION,
-    DRAWS,
-    SAMPLE,
-    TOPICS,
-    Counts,
-    DrawReduction,
-    PolishPlan,
-    SampledBlock,
-    SplitDocuments,
-    StepReduction,
-    TakenStep,
-    longest_of,
-    polish_job,
-    sample_blocks,
-    sums_of,
-    topics_after,
-)
+from streaming_jsmf.topics.parameters import TopicParameters, ids_of_corpus
 from streaming_jsmf.topics.store import (
     AnyModel,
     Model,
@@ -68,6 +65,20 @@ from streaming_jsmf.topics.store import (
     write_model,
 )
 
+Counts = csr_array[Any]
+
+#: Increase when the same request gives other bits.
+ALGORITHM_VERSION = 5
+#: Bytes per nonzero of the sample: a word id and a count.
+BYTES_PER_SAMPLED = 8
+#: Maximum share of the documents that is held out.
+MOST_HELD_OUT = 0.02
+#: N x K float64 arrays per worker: topics in both precisions, and sums of blocks, partition and fold.
+TALL_ARRAYS = 6
+#: The same in the command's own process: the two of the start, and the topics before and after a step.
+OWN_ARRAYS = 4
+#: Names of the drawn documents, and of the draws of the sampled ones, which tell the steps that use them.
+HELD_OUT, SAMPLE, DRAWS = "held_out", "sample", "sample_draws"
 #: Names of the columns of ``watched`` in the result of ``polish_topics``.
 WATCHED = ("step", "perplexity", "unigram_perplexity", "documents")
 
@@ -150,13 +161,13 @@ def polish_model(
 
     ``replace_work`` removes unfinished work of another request.
     """
-    began, topics, plan = time.perf_counter(), TopicParameters.of(start), PolishPlan(corpus, settings)
+    began, topics, plan = time.perf_counter(), TopicParameters.of(start), _Plan(corpus, settings)
     described = {**start.settings, "polish": settings.fields()}
     made_by = polished_fingerprint(start.fingerprint, corpus, settings)
     nonzeros = (start.provenance.get("scan_settings") or {}).get("partition_nonzeros")
     result = fingerprint(request_of_model(made_by, described))
     with single_blas_thread():
-        job = polish_job(plan, topics, nonzeros, work_place(target), result)
+        job = _job(plan, topics, nonzeros, work_place(target), result)
         with job.running(execution, listener, replace=replace_work) as running:
             found = _Run(plan, topics, job, *running).result()
     stage = {"seconds": round(time.perf_counter() - began, 3), "peak_memory": peak_memory()}
@@ -220,6 +231,59 @@ def _arrays(start: Model, prior: Floats, found: PartialResult) -> dict[str, NDAr
 
 
 @dataclass(frozen=True)
+class _Plan:
+    """The steps over a corpus, and the documents that they use."""
+
+    corpus: Corpus
+    settings: PolishSettings
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        settings = self.settings
+        return plan_steps(self.corpus.nonzeros, self.corpus.n_documents, settings.steps, settings.rounds)
+
+    @property
+    def n_sampled(self) -> int:
+        """The number of first steps that use the sample: all if the corpus is no larger."""
+        whole = self.corpus.nonzeros <= polish_step.SAMPLE_NONZEROS
+        return sum(whole or step.share < 1 for step in self.steps)
+
+    @property
+    def held_out(self) -> float:
+        """Probability that a document is held out."""
+        return min(self.settings.held_out / max(self.corpus.n_documents, 1), MOST_HELD_OUT)
+
+
+def _job(
+    plan: _Plan, topics: TopicParameters, partition_nonzeros: int | None, root: StorePath, result: str
+) -> DocumentJob:
+    """The job that takes the planned steps; ``result`` is the fingerprint of the request of the polished model."""
+    corpus, n_topics = plan.corpus, topics.prior.size
+    scan = ScanSettings(max_topics=n_topics, partition_nonzeros=partition_nonzeros)
+    sampled = min(polish_step.SAMPLES * polish_step.SAMPLE_NONZEROS, corpus.nonzeros)
+    # There are no more blocks of float32 sums than the nonzeros of a step allow.
+    block_sums = 4 * n_topics * (polish_step.SAMPLE_NONZEROS // polish_step.NONZEROS_PER_WORD)
+    return DocumentJob(
+        "polish",
+        root,
+        corpus,
+        budget=scan.partition_budget(corpus.nonzeros, corpus.n_words),
+        n_words=len(topics.words),
+        arrays={"ids": ids_of_corpus(corpus, topics.words)},
+        fields={
+            "algorithm": ALGORITHM_VERSION,
+            "topics": topics.fingerprint,
+            "steps": [asdict(step) for step in plan.steps],
+            "held_out": plan.held_out,
+            "seed": plan.settings.seed,
+        },
+        task_bytes=TALL_ARRAYS * topics.word_topic.nbytes,
+        shared_bytes=2 * BYTES_PER_SAMPLED * sampled + OWN_ARRAYS * topics.word_topic.nbytes + block_sums,
+        result=result,
+    )
+
+
+@dataclass(frozen=True)
 class _Run:
     """A running polish. Results are bit-identical for all schedulers.
 
@@ -229,94 +293,76 @@ class _Run:
     step.
     """
 
-    plan: PolishPlan
+    plan: _Plan
     topics: TopicParameters
     job: DocumentJob
     executor: Executor
     inputs: TaskInputs
 
     def result(self) -> PartialResult:
-        sampled, given = self.plan.sampled_steps, self.topics
-        draw = DrawReduction(self._documents, sampled[0].share if sampled else 0.0)
-        drawn = self.job.fold(self.executor, draw, "draw")
-        held_out, longest = self._held_out(drawn)
-        state = self.job.work.checkpoints("topics")
-        # The sampled steps are one move together; each full step is a move.
-        full = self.plan.steps[len(sampled) :]
-        moves = [sampled] * bool(sampled) + [(step,) for step in full]
+        plan, given, state = self.plan, self.topics, self.job.work.checkpoints("topics")
+        documents = SplitDocuments(self.inputs, plan.held_out, plan.settings.seed)
+        draw = DrawReduction(documents, plan.steps[0].share if plan.n_sampled else 0.0)
+        read_drawn = self.job.fold(self.executor, draw, "draw")
+        held_out, schedule = self._drawn(read_drawn)
 
-        def move(number: int, key: str, before: PartialResult) -> PartialResult:
-            steps, last = moves[number], number + 1 == len(moves)
-            if steps is sampled:
-                found = self._sampled(before.arrays["word_topic"], drawn(), longest, last)
+        def advance(_: int, key: str, before: PartialResult) -> PartialResult:
+            # The sampled steps are committed together, and each full step by itself.
+            taken = before.arrays["log_likelihood"].size
+            if taken < plan.n_sampled:
+                found = self._sampled(schedule, before, read_drawn())
             else:
-                taken = TakenStep(steps[0], number, given.prior, longest, with_pairs=last)
-                read = partial(state.read_fold, key)
-                found = self._full(before, StepReduction(self._documents, read, taken), key)
+                read_topics = partial(state.read_fold, key)
+                found = self._full(taken, before, StepReduction(documents, read_topics, schedule, taken), key)
             return self._watched(before, found, held_out)
 
         # The start is not evaluated: it may have been fitted to the held-out documents.
-        start = first_topics(given.word_topic, given.term_count / given.term_count.sum())
+        start = smoothed(given.word_topic, given.term_count)
         begin = PartialResult({"word_topic": start, "log_likelihood": np.zeros(0)})
-        return run_steps(state, begin, len(moves), move)
+        commits = len(plan.steps) - max(plan.n_sampled - 1, 0)
+        return run_steps(state, begin, commits, advance)
 
-    @property
-    def _documents(self) -> SplitDocuments:
-        return SplitDocuments(self.inputs, self.plan.held_out, self.plan.settings.seed)
+    def _drawn(self, read: Read) -> tuple[Counts, Schedule]:
+        """Held-out documents, and the schedule, which depends on the lengths of documents; frees the sample."""
+        drawn = read()
+        lengths = drawn.scalars["log_length"], int(drawn.scalars["n_documents"])
+        longest = longest_document(*lengths, self.topics.prior.size)
+        schedule = Schedule(self.plan.steps, self.topics.prior, longest)
+        return rows_of(HELD_OUT, drawn.arrays, self.inputs.n_words), schedule
 
-    def _held_out(self, drawn: Read) -> tuple[Counts, float]:
-        """Held-out documents, and the maximum length; frees the sample."""
-        documents = drawn()
-        return rows_of("held_out", documents.arrays, self.inputs.n_words), longest_of(documents)
+    def _sampled(self, schedule: Schedule, before: PartialResult, drawn: PartialResult) -> PartialResult:
+        """All sampled steps, without a pass over the corpus."""
+        history = list[float]()
 
-    def _sampled(self, topics: Floats, drawn: PartialResult, longest: float, last: bool) -> PartialResult:
-        """All sampled steps, without a pass over the corpus; ``last`` if no full steps follow."""
-        steps, history = self.plan.sampled_steps, list[float]()
-        sample, draws = rows_of(SAMPLE, drawn.arrays, self.inputs.n_words), drawn.arrays[DRAWS]
-        for number, step in enumerate(steps):
-            last_of_all = last and number + 1 == len(steps)
-            used = np.flatnonzero(in_sample(draws, number, step.share))
-            taken = TakenStep(step, number, self.topics.prior, longest, with_pairs=last_of_all)
-            documents = sample if used.size == draws.size else sample[used]
-            sums = self._sums(taken, documents, draws[used], topics)
-            found = topics_after(sums, topics, step, last=last_of_all)
-            topics = found.arrays["word_topic"]
-            history.append(self._reported(number, found))
-        return PartialResult({**found.arrays, "log_likelihood": np.array(history)}, found.scalars)
+        def told(number: int, sums: StepSums) -> None:
+            history.append(self._reported(number, sums))
 
-    def _sums(self, taken: TakenStep, documents: Counts, draws: Floats, topics: Floats) -> StepSums:
-        """The sums of a sampled step, from the threads of this process or the tasks of a cluster."""
-        given = {} if self.executor.worker_threads is None else sample_blocks(documents, draws)
-        if not given:
-            return taken.sums(documents, topics, draws, threads=self.executor.threads_here)
-        name, keys, total = f"sampled-{taken.number + 1}", [*given], None
-        stage = SampledBlock(taken, self.job.work.checkpoints(name))
-        given[TOPICS] = PartialResult({TOPICS: topics})
-        for of_block in self.job.computed(self.executor, stage, name, given, keys):
-            total = stage.fold(total, of_block)
-        assert total is not None, "there are blocks"
-        # Fractional counts of blocks have another sum.
-        return replace(sums_of(total), n_tokens=float(documents.data.sum(dtype=np.float64)))
+        topics, sums = schedule.in_memory(
+            self.plan.n_sampled,
+            before.arrays["word_topic"],
+            rows_of(SAMPLE, drawn.arrays, self.inputs.n_words),
+            drawn.arrays[DRAWS],
+            threads=self.executor.threads_here,
+            told=told,
+        )
+        return _after(topics, sums, history)
 
-    def _full(self, before: PartialResult, reduction: StepReduction, key: str) -> PartialResult:
-        number = before.arrays["log_likelihood"].size
+    def _full(self, number: int, before: PartialResult, step: StepReduction, key: str) -> PartialResult:
+        """One step, with a pass over the corpus."""
         name = f"step-{number + 1}"
-        sums = self.job.fold(self.executor, reduction, name, key)()
+        sums = _sums_of(self.job.fold(self.executor, step, name, key)())
         self.job.work.checkpoints(name).clear()
-        topics = before.arrays["word_topic"]
-        found = topics_after(sums_of(sums), topics, reduction.taken.step, last=reduction.taken.with_pairs)
-        self._reported(number, found)
-        return found
+        topics = step.schedule.next_topics(number, before.arrays["word_topic"], sums)
+        return _after(topics, sums, [self._reported(number, sums)])
 
-    def _reported(self, number: int, found: PartialResult) -> float:
-        """Report a step, numbered from 0, and return its log-likelihood."""
-        likelihood = float(found.arrays["log_likelihood"][0])
-        steps = len(self.plan.steps)
+    def _reported(self, number: int, sums: StepSums) -> float:
+        """Report a step, and return its log-likelihood."""
+        likelihood, steps = sums.mean_log_likelihood, len(self.plan.steps)
         self.executor.listener(Iteration("polish", number + 1, steps, {"log_likelihood": likelihood}))
         return likelihood
 
     def _watched(self, before: PartialResult, found: PartialResult, held_out: Counts) -> PartialResult:
-        """Add the history of earlier moves to the result of a move."""
+        """Add the history of earlier steps to the result of new ones."""
         history = np.concatenate([before.arrays["log_likelihood"], found.arrays["log_likelihood"]])
         row = np.array([[history.size, *self._perplexity(found.arrays["word_topic"], held_out)]])
         seen = before.arrays.get("watched")
@@ -328,10 +374,95 @@ class _Run:
 
         Empty without held-out tokens, and for fractional counts, which cannot be split into halves.
         """
-        if not held_out.nnz or not np.array_equal(np.rint(held_out.data), held_out.data):
+        if not held_out.nnz:
             return ()
-        given = self.topics
-        done = Completer.of(word_topic, given.prior, given.term_count).complete(
-            held_out, threads=self.executor.threads_here
-        )
-        return (done.perplexity, done.unigram_perplexity, done.documents) if done.tokens else ()
+        completer = Completer.of(word_topic, self.topics.prior, self.topics.term_count)
+        done = completer.complete(held_out, threads=self.executor.threads_here)
+        if done.fractional or not done.tokens:
+            return ()
+        return done.perplexity, done.unigram_perplexity, done.documents
+
+
+def _after(topics: Floats, sums: StepSums, history: Sequence[float]) -> PartialResult:
+    """The topics after steps, and what the last one found of the documents."""
+    arrays = {"word_topic": topics, "shares": sums.shares, "pairs": sums.pairs}
+    return PartialResult({**arrays, "log_likelihood": np.array(history)}, {"n_documents": sums.n_documents})
+
+
+@dataclass(frozen=True)
+class SplitDocuments:
+    """Inputs of the tasks, and the share of the documents that is held out by draws with ``seed``."""
+
+    inputs: TaskInputs
+    held_out: float
+    seed: int
+
+    def blocks(self, partition: Partition) -> Iterator[tuple[str, Counts, NDArray[np.bool_]]]:
+        """Yield content hash, counts (documents x N) and the mask of held-out documents of each row group."""
+        for unit, block, _ in self.inputs.blocks(partition):
+            draws = document_draws(unit.content, block.shape[0], HELD_OUT_DRAW, self.seed)
+            yield unit.content, block, draws < self.held_out
+
+
+@dataclass(frozen=True)
+class DrawReduction:
+    """Held-out and sampled documents in corpus order, and the sums of ``log_lengths`` over all documents.
+
+    ``share`` is that of one sampled step.
+    """
+
+    documents: SplitDocuments
+    share: float
+
+    def compute(self, partition: Partition) -> PartialResult:
+        """One pass over the partition, with one row group in memory at a time."""
+        drawn = []
+        for content, block, held in self.documents.blocks(partition):
+            draws = document_draws(content, block.shape[0], SAMPLE_DRAW, self.documents.seed)
+            sample = (draws < sampled_range(self.share)) & ~held
+            arrays: dict[str, NDArray[Any]] = {DRAWS: draws[sample]}
+            for name, rows in ((HELD_OUT, held), (SAMPLE, sample)):
+                chosen = block[np.flatnonzero(rows)]
+                arrays |= row_arrays(name, chosen.indptr, chosen.indices, chosen.data)
+            log_length, n_documents = log_lengths(block)
+            scalars = {"log_length": log_length, "n_documents": n_documents}
+            drawn.append(PartialResult(arrays, scalars))
+        return _joined(drawn)
+
+    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
+        """Concatenate the arrays and add the scalars."""
+        return partial if folded is None else _joined([folded, partial])
+
+
+def _joined(parts: Sequence[PartialResult]) -> PartialResult:
+    arrays = {name: np.concatenate([part.arrays[name] for part in parts]) for name in parts[0].arrays}
+    return PartialResult(
+        arrays, {name: sum(part.scalars[name] for part in parts) for name in parts[0].scalars}
+    )
+
+
+@dataclass(frozen=True)
+class StepReduction(SumReduction):
+    """A full step of the ``schedule``: the ``StepSums`` of all documents that are not held out."""
+
+    documents: SplitDocuments
+    state: Read
+    schedule: Schedule
+    number: int
+
+    def compute(self, partition: Partition) -> PartialResult:
+        """One pass over the partition, with one row group in memory at a time."""
+        topics, threads = self.state().arrays["word_topic"], self.documents.inputs.threads
+        total: PartialResult | None = None
+        for _, block, held in self.documents.blocks(partition):
+            rows = block[np.flatnonzero(~held)] if held.any() else block
+            sums = vars(self.schedule.sums(self.number, rows, topics, threads=threads))
+            arrays = {name: value for name, value in sums.items() if isinstance(value, np.ndarray)}
+            scalars = {name: value for name, value in sums.items() if name not in arrays}
+            total = self.fold(total, PartialResult(arrays, scalars))
+        assert total is not None, "a partition has units"
+        return total
+
+
+def _sums_of(result: PartialResult) -> StepSums:
+    return StepSums(**result.arrays, **result.scalars)  # type: ignore[arg-type]
