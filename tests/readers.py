@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 import scipy.sparse as sp
 
 from streaming_jsmf.config import ReaderName, check_options
-from streaming_jsmf.ingestion.sources.guess import open_source
+from streaming_jsmf.ingestion.readers.guess import open_source
 
 WORDS = (*(f"word{i:02d}" for i in range(20)), "naïve", "हिन्दी", "spoilt")
 #: Number of the document with the word "spoilt", which a format can write as bad bytes.

@@ -24,7 +24,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.formats.csv_layout import layout_of
 from streaming_jsmf.ingestion.formats.delimited import DELIMITED
 from streaming_jsmf.ingestion.formats.spreadsheet import SPREADSHEET
-from streaming_jsmf.ingestion.sources.guess import guess_source
+from streaming_jsmf.ingestion.readers.guess import guess_source
 from streaming_jsmf.ingestion.sources.protocol import BadRecords, Unit, UnreadableError
 from tests.corpora import planted
 from tests.outcomes import Command, refused

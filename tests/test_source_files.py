@@ -16,8 +16,8 @@ import pytest
 
 from streaming_jsmf import ingest, open_corpus
 from streaming_jsmf.corpus.format import read_manifest
+from streaming_jsmf.ingestion.readers.guess import guess_reader, guess_source
 from streaming_jsmf.ingestion.sources import streams
-from streaming_jsmf.ingestion.sources.guess import guess_reader, guess_source
 from streaming_jsmf.ingestion.sources.listing import find_files, list_files
 from tests.outcomes import Command, Outcome, refused
 from tests.readers import KEEP_ALL

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import streaming_jsmf as sj
 from streaming_jsmf.errors import InputError, options_named
 from streaming_jsmf.ingestion.formats import npz
-from streaming_jsmf.ingestion.sources.counted import DocwordSource, H5adSource, MatrixMarketSource, NpzSource
+from streaming_jsmf.ingestion.readers.counted import DocwordSource, H5adSource, MatrixMarketSource, NpzSource
 from streaming_jsmf.ingestion.sources.protocol import BadRecords
 from tests.cases import each_once
 from tests.sources import Read, opened, put, refused_by, small

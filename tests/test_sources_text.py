@@ -22,11 +22,11 @@ from streaming_jsmf.config import IngestRequest, check_options
 from streaming_jsmf.config.reading import TextFilesOptions
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.ingest import ingest
-from streaming_jsmf.ingestion.sources.bag_of_words import BasketSource
-from streaming_jsmf.ingestion.sources.guess import open_source
+from streaming_jsmf.ingestion.readers.bag_of_words import BasketSource
+from streaming_jsmf.ingestion.readers.guess import open_source
+from streaming_jsmf.ingestion.readers.record_files import TextSource
+from streaming_jsmf.ingestion.readers.text_files import TextFilesSource
 from streaming_jsmf.ingestion.sources.listing import list_files
-from streaming_jsmf.ingestion.sources.record_files import TextSource
-from streaming_jsmf.ingestion.sources.text_files import TextFilesSource
 from streaming_jsmf.jobs.execution import Execution
 from tests.sources import (
     Read,

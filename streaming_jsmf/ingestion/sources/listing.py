@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -194,11 +194,12 @@ def _address(fs: Any, root: str, base: str, name: str) -> str:
 
 def files_for(
     reader: str, patterns: Sequence[str], root: str, path: str | None, names: Sequence[str] | None,
-    beside: Sequence[str],
+    beside: Sequence[str], suited: Callable[[str, Sequence[str]], Sequence[str]],
 ) -> tuple[str, tuple[str, ...]]:  # fmt: skip
     """Return the root and the files that a reader reads there, except those in ``beside``, such as word lists.
 
-    ``path`` and ``names`` choose among the files. Raises InputError if no file is left.
+    ``path`` and ``names`` choose among the files; of files whose names do not match the ``patterns``, those are
+    taken whose contents are ``suited``. Raises InputError if no file is left.
     """
     if path is not None:
         root = inside(root, path)
@@ -228,9 +229,7 @@ def files_for(
         path for path in found if any(fnmatch.fnmatch(bare_name(path), pattern) for pattern in patterns)
     )
     if not taken:
-        from streaming_jsmf.ingestion.sources.probe import suited  # the formats take .3 s to import
-
-        taken = suited(reader, found)
+        taken = tuple(suited(reader, found))
     if not taken:
         raise NoFilesError(
             f"none of the {len(found)} files at {root} is {' or '.join(patterns)}; "

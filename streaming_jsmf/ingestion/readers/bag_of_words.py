@@ -22,8 +22,9 @@ from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.formats.json_records import JSON, lists_of
 from streaming_jsmf.ingestion.formats.lines import Gathered, gathered, line_records, text_of
 from streaming_jsmf.ingestion.formats.parquet import PARQUET
+from streaming_jsmf.ingestion.readers.probe import FORMATS, format_of, is_parquet
+from streaming_jsmf.ingestion.readers.record_files import RecordFiles
 from streaming_jsmf.ingestion.sources.adapter import RecordReader, TextReader
-from streaming_jsmf.ingestion.sources.probe import FORMATS, format_of, is_parquet
 from streaming_jsmf.ingestion.sources.protocol import (
     BadRecords,
     Batch,
@@ -32,7 +33,6 @@ from streaming_jsmf.ingestion.sources.protocol import (
     Unit,
     UnreadableError,
 )
-from streaming_jsmf.ingestion.sources.record_files import RecordFiles
 from streaming_jsmf.ingestion.sources.streams import (
     TABLE_PATTERNS,
     is_archive,

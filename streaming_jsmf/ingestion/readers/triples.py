@@ -19,9 +19,10 @@ from streaming_jsmf.config import RatingsOptions, ReaderName
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.formats.delimited import DELIMITED
 from streaming_jsmf.ingestion.formats.parquet import PARQUET
-from streaming_jsmf.ingestion.sources.group_by import read_bucket, write_buckets
+from streaming_jsmf.ingestion.readers.group_by import read_bucket, write_buckets
+from streaming_jsmf.ingestion.readers.probe import is_parquet
+from streaming_jsmf.ingestion.readers.record_files import RecordFiles
 from streaming_jsmf.ingestion.sources.matrices import NO_COUNT, are_counts
-from streaming_jsmf.ingestion.sources.probe import is_parquet
 from streaming_jsmf.ingestion.sources.protocol import (
     BadRecords,
     Format,
@@ -30,7 +31,6 @@ from streaming_jsmf.ingestion.sources.protocol import (
     UnreadableError,
     limits,
 )
-from streaming_jsmf.ingestion.sources.record_files import RecordFiles
 from streaming_jsmf.ingestion.sources.streams import (
     TABLE_PATTERNS,
     find_beside,

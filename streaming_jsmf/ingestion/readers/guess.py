@@ -31,11 +31,10 @@ from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.errors import InputError, Option, option
 from streaming_jsmf.ingestion.formats.delimited import DELIMITED
 from streaming_jsmf.ingestion.formats.json_records import JSON
-from streaming_jsmf.ingestion.sources.bag_of_words import BagSource, BasketSource
-from streaming_jsmf.ingestion.sources.counted import DocwordSource, H5adSource, MatrixMarketSource, NpzSource
-from streaming_jsmf.ingestion.sources.functions import FunctionSource
-from streaming_jsmf.ingestion.sources.listing import files_for, inside, is_about, is_word_list, list_files
-from streaming_jsmf.ingestion.sources.probe import (
+from streaming_jsmf.ingestion.readers.bag_of_words import BagSource, BasketSource
+from streaming_jsmf.ingestion.readers.counted import DocwordSource, H5adSource, MatrixMarketSource, NpzSource
+from streaming_jsmf.ingestion.readers.functions import FunctionSource
+from streaming_jsmf.ingestion.readers.probe import (
     FORMATS,
     SAMPLE,
     Table,
@@ -43,12 +42,14 @@ from streaming_jsmf.ingestion.sources.probe import (
     contents,
     contents_of,
     format_of,
+    suited,
 )
+from streaming_jsmf.ingestion.readers.record_files import LineSource, TextSource
+from streaming_jsmf.ingestion.readers.text_files import File, MailSource, TextFilesSource, files_in_tar
+from streaming_jsmf.ingestion.readers.triples import RatingsSource, TriplesSource
+from streaming_jsmf.ingestion.sources.listing import files_for, inside, is_about, is_word_list, list_files
 from streaming_jsmf.ingestion.sources.protocol import PATH_OPTIONS, Source, UnreadableError
-from streaming_jsmf.ingestion.sources.record_files import LineSource, TextSource
 from streaming_jsmf.ingestion.sources.streams import bare_suffix, file_name, is_archive, is_tar
-from streaming_jsmf.ingestion.sources.text_files import File, MailSource, TextFilesSource, files_in_tar
-from streaming_jsmf.ingestion.sources.triples import RatingsSource, TriplesSource
 from streaming_jsmf.ingestion.sources.values import as_bytes, holds_strings, is_code, is_text, listed
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
@@ -108,7 +109,13 @@ def open_source(
     stop_words : Words that the stemmer leaves unchanged.
     """
     root, found = files_for(
-        reader, READERS[reader].patterns, normalize(location), options.member, files, files_named(options)
+        reader,
+        READERS[reader].patterns,
+        normalize(location),
+        options.member,
+        files,
+        files_named(options),
+        suited,
     )
     words = Tokenizer()
     if isinstance(options, TokenOptions):

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from streaming_jsmf.config import ReaderName
+from streaming_jsmf.ingestion.readers.record_files import TextSource
 from streaming_jsmf.ingestion.sources.protocol import BadRecords, Format, Records, Unit, UnreadableError
-from streaming_jsmf.ingestion.sources.record_files import TextSource
 from streaming_jsmf.ingestion.sources.streams import read_as, size_of
 from streaming_jsmf.ingestion.sources.values import decoded
 from streaming_jsmf.ingestion.users_code import users_function

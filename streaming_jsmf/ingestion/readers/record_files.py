@@ -17,9 +17,9 @@ from streaming_jsmf.ingestion.formats.delimited import DELIMITED
 from streaming_jsmf.ingestion.formats.json_records import JSON, JsonLayout
 from streaming_jsmf.ingestion.formats.lines import LINES
 from streaming_jsmf.ingestion.formats.parquet import PARQUET
+from streaming_jsmf.ingestion.readers.probe import FORMATS, format_of, is_parquet
 from streaming_jsmf.ingestion.sources.adapter import TextReader
 from streaming_jsmf.ingestion.sources.folders import names_in_folders
-from streaming_jsmf.ingestion.sources.probe import FORMATS, format_of, is_parquet
 from streaming_jsmf.ingestion.sources.protocol import (
     BadRecords,
     Format,
