@@ -20,11 +20,10 @@ from streaming_jsmf.corpus.metadata import id_column, without_views
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.formats.json_records import JSON, lists_of
-from streaming_jsmf.ingestion.formats.lines import Gathered, gathered, line_records, text_of
+from streaming_jsmf.ingestion.formats.lines import LINES, Gathered, gathered, line_records, text_of
 from streaming_jsmf.ingestion.formats.parquet import PARQUET
-from streaming_jsmf.ingestion.readers.probe import FORMATS, format_of, is_parquet
-from streaming_jsmf.ingestion.readers.record_files import RecordFiles
-from streaming_jsmf.ingestion.sources.adapter import RecordReader, TextReader
+from streaming_jsmf.ingestion.readers.probe import FORMATS, format_of
+from streaming_jsmf.ingestion.sources.adapter import RecordFiles, RecordReader, TextReader
 from streaming_jsmf.ingestion.sources.protocol import (
     BadRecords,
     Batch,
@@ -96,6 +95,9 @@ class BagSource(RecordFiles, RecordReader):
         known: dict[str, Any] = {"vocabulary_path": words, "found_id": found_id, "kinds": kinds}
         return cls(root, shards, options, tokenizer, **known, fingerprint=fingerprint)
 
+    def format(self, path: str) -> Format:  # noqa: ARG002
+        return PARQUET
+
     @property
     def id_column(self) -> str | None:
         return self.found_id
@@ -123,7 +125,7 @@ class BagSource(RecordFiles, RecordReader):
             for records in PARQUET.records(unit, self.options, bad):
                 found = records.columns
                 good = self.usable(records, dict(_bad_rows(found["ids"], found["counts"], n_words, 0)), bad)
-                bags = _bags(good.columns["ids"], good.columns["counts"], n_words).narrow()
+                bags = Bags.of_lists(good.columns["ids"], good.columns["counts"]).narrow()
                 ids, metadata, notes = self.metadata(good.columns)
                 yield Batch(bags, ids, metadata, rows=good.rows, notes=notes)
 
@@ -149,7 +151,7 @@ def _kinds(schema: Any, ids: str | None) -> str:
 def _bad_rows(ids: Any, counts: Any, n_words: int, start: int) -> Iterator[tuple[int, str]]:
     """Yield row and reason of each bad record, found by bisection because most batches have none."""
     try:
-        _bags(ids, counts, n_words)
+        checked_bags(ids, counts, n_words, Place("", 0))
     except RecordError as error:
         if len(ids) == 1:
             yield start, error.reason
@@ -157,11 +159,6 @@ def _bad_rows(ids: Any, counts: Any, n_words: int, start: int) -> Iterator[tuple
         half = len(ids) // 2
         yield from _bad_rows(ids[:half], counts[:half], n_words, start)
         yield from _bad_rows(ids[half:], counts[half:], n_words, start + half)
-
-
-def _bags(ids: Any, counts: Any, n_words: int) -> Bags:
-    """Return the bags; RecordError for the first bad record."""
-    return checked_bags(ids, counts, n_words, Place("", 0))
 
 
 class BasketSource(RecordFiles, TextReader):
@@ -183,15 +180,16 @@ class BasketSource(RecordFiles, TextReader):
         return (self.options.items,)
 
     def format(self, path: str) -> Format:
-        return JSON if format_of(path) is JSON else super().format(path)
+        form = format_of(path)
+        return form if form in (JSON, PARQUET) else LINES
 
     def records(self, unit: Unit, bad: BadRecords) -> Iterator[Records]:
         items, separator = self.options.items, self.options.separator
-        if is_parquet(unit.path):
+        if (form := self.format(unit.path)) is PARQUET:
             for records in PARQUET.records(unit, self.options, bad, [items]):
                 yield replace(records, columns={items: _items(items, records.columns.get(items))})
             return
-        if self.format(unit.path) is JSON:
+        if form is JSON:
             yield from gathered(unit, lists_of(unit, items), bad, Gathered([items]))
             return
         split = partial(pc.split_pattern, pattern=separator) if separator else pc.utf8_split_whitespace

@@ -21,7 +21,7 @@ from streaming_jsmf.ingestion.formats.delimited import DELIMITED
 from streaming_jsmf.ingestion.formats.parquet import PARQUET
 from streaming_jsmf.ingestion.readers.group_by import read_bucket, write_buckets
 from streaming_jsmf.ingestion.readers.probe import is_parquet
-from streaming_jsmf.ingestion.readers.record_files import RecordFiles
+from streaming_jsmf.ingestion.sources.adapter import RecordFiles
 from streaming_jsmf.ingestion.sources.matrices import NO_COUNT, are_counts
 from streaming_jsmf.ingestion.sources.protocol import (
     BadRecords,

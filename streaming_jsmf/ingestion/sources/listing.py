@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from fsspec.utils import glob_translate
 
@@ -38,6 +39,11 @@ _ABOUT = ("readme", "license", "licence", "citation")
 _ABOUT_NAMES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "cache-*.arrow")
 
 _ABOUT_SUFFIXES = ("", ".txt", ".md", ".rst", ".html", ".pdf", ".cff", ".bib")
+
+#: A file of an export of Slack: the messages of a day, in the folder of a channel.
+_OF_CHANNEL = re.compile(r"(?:^|[/=])([^/=]+)/[0-9]{4}-[0-9]{2}-[0-9]{2}[.]json$")
+#: What Hive and Spark write for a missing value.
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 class NoFilesError(InputError):
@@ -239,3 +245,22 @@ def files_for(
         shown = listed(file_name(path).name for path in others)
         logger.warning("not read, because the reader %s takes other files: %s", reader, shown)
     return root, taken
+
+
+def names_in_folders(root: str, path: str) -> dict[str, str | None]:
+    """Return names and values of folders below the source, such as year=1999 as Hive and Spark write them."""
+    below = _below(root, path)
+    pairs = (folder.partition("=") for folder in below.split("/")[:-1])
+    values = {name: unquote(value) for name, equals, value in pairs if name and equals}
+    if channel := _OF_CHANNEL.search(below):
+        values["channel"] = channel[1]
+    return {name: None if value == _NO_VALUE else value for name, value in values.items()}
+
+
+def _below(root: str, path: str) -> str:
+    """The path of a file below its source."""
+    source = re.sub(r"/[^/]*[*?[].*", "", root)
+    if is_chain(path) and not is_chain(root):
+        member, _, archive = path.partition("::")
+        return f"{archive.removeprefix(source)}/{member.partition('://')[2]}"
+    return path.removeprefix(source) if path.startswith(source) else ""
