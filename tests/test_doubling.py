@@ -91,7 +91,6 @@ OTHERS: Mapping[str, Crafted] = {
         "words": ("", "a "),
         "an mbox of times": ("From a ", "1:11 ", f"\n{'b' * 99}"),
         "documents without an end": ("", "<doc\n"),
-        "arrays of JavaScript": ("a", "= ["),
         "ends of lines": ("a", "\r\n\r"),
     },
     "x.eml": {

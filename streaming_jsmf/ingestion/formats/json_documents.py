@@ -25,8 +25,7 @@ _LEVELS = 3  # of objects in which a list is looked for
 _SHORT, _LONG = 20, 200  # characters: of the texts of records at least, of the values beside them at most
 _MANY = 50  # strings of an object that are records rather than values of one
 
-#: What JavaScript has before JSON, such as ``window.YTD.tweets.part0 =`` or the name of a function.
-_SCRIPT = re.compile(r"(?:(?:var|let|const) )?[\w.$]+\s*[=(]\s*[\[{]")
+_BLANK = "\ufeff\x1e \t\r\n"
 _GAP = re.compile(r"[\s,\ufeff\x1e]*")
 _decode = json.JSONDecoder().raw_decode
 
@@ -40,30 +39,26 @@ class Document(NamedTuple):
     note: str = ""
 
 
-def are_lines(start: str, *, is_all: bool) -> bool:
+def are_lines(start: str) -> bool:
     """Return whether the records of a file are its lines, given its start, or it is no JSON, which lines report."""
-    text = start.lstrip("\ufeff\x1e \t\r\n")
+    text = start.lstrip(_BLANK)
     first, _, rest = text.partition("\n")
-    first, rest = first.rstrip(), rest.lstrip("\ufeff\x1e \t\r\n")
+    first, rest = first.rstrip(), rest.lstrip(_BLANK)
+    if not rest:
+        return False
     if text.startswith("["):
         # Lists of tokens, one on each line, rather than an array of records, or several that were joined.
-        inside = text[1:].lstrip()[:1]
-        one = is_all and not rest and inside not in ("[", "]")
-        return first.endswith("]") and inside != "{" and (one or rest.startswith(("[", "{")))
+        return first.endswith("]") and rest.startswith("[") and text[1:].lstrip()[:1] != "{"
     if not text.startswith("{"):
-        return not _SCRIPT.match(text)
+        return True
     try:
         _, end = _decode(first)
     except json.JSONDecodeError as error:
-        if not rest:
-            return is_all
         # An object that goes on in the next line, rather than one that is wrong.
         return error.pos < len(first) or rest.startswith("{")
     except (ValueError, RecursionError):
         return True
-    if end < len(first):
-        return first[end:].lstrip()[0] not in "{,"
-    return bool(rest)
+    return end == len(first) or first[end:].lstrip()[0] not in "{,"
 
 
 def read_document(path: str, encoding: str) -> Document:
@@ -90,10 +85,6 @@ def _read(path: str, encoding: str, _: Any) -> Document:
     except BadValue as error:
         raise UnreadableError(str(error)) from error
     at = _GAP.match(text).end()  # type: ignore[union-attr]
-    if _SCRIPT.match(text, at):
-        raise UnreadableError(
-            "it is JavaScript; remove what is before the first [ or {, and what follows the JSON"
-        )
     values: list[Any] = []
     while at < len(text):
         try:

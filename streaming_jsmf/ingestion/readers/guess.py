@@ -321,10 +321,7 @@ def _guess_text(table: Table) -> Guess:
     with suppress(InputError):
         columns = table.columns
     name = _text_column(columns) or _longest_column(columns)
-    full = _column(columns, "fulltext") if name == "text" else None  # of tweets, whose ``text`` may be cut
-    if full and len(columns[full].drop_null()) >= len(columns["text"].drop_null()):
-        name = _longest_column({key: columns[key] for key in ("text", full)})
-    if (name == "text" and not full) or not columns:
+    if name == "text" or not columns:
         return Guess("text")
     if name is not None:
         note = f"the texts are taken from the column {name!r}; {option.text('NAME')} names another"

@@ -54,8 +54,8 @@ SAMPLE = 1 << 16  # bytes that show what a file holds
 
 _SAMPLE_LINES = 20
 
-#: The start of an array of objects, also in JavaScript, and of a dict of Python, for which the reader has the reason.
-_ARRAY = re.compile(rb"\s*(?:[\w.$][\w.$ ]*[=(]\s*)?\[\s*\{|\s*\{'\w+': ")
+#: The start of an array of objects, and of a dict of Python, for which the reader has the reason.
+_ARRAY = re.compile(rb"\s*\[\s*\{|\s*\{'\w+': ")
 
 _MBOX = re.compile(rb"From (?=\S.*[0-9]:[0-9]{2}).*\n[!-9;-~]+:")
 
