@@ -60,7 +60,7 @@ def test_codes_that_a_dictionary_lacks(tmp_path: Path, refuse_ingest: Callable[.
     codes = bytes([2, 3, 0b00100100, 0b01001001])
     assert data.count(codes) == 1
     path.write_bytes(data.replace(codes, bytes([2, 3, 0b00100100, 0b11111111])))
-    refuse_ingest(path, "t.parquet", "missing in its dictionary", options=("--reader", "triples"))
+    refuse_ingest(path, "t.parquet", "it cannot be read as Parquet", options=("--reader", "triples"))
 
 
 def test_a_spec_of_brackets(tmp_path: Path, refuse_ingest: Callable[..., None]) -> None:

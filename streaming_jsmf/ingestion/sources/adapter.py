@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -111,10 +111,8 @@ class RecordReader(Source):
         faults = {**headers_again(records.columns), **faults}
         if not faults:
             return records
-        original = records.original
-        if original is None:
-            original = partial(as_json, pa.record_batch(dict(records.columns)))
-        else:
+        original = original_of(records)
+        if records.original is not None:
             texts = {i: original(i).decode("utf-8", "surrogateescape") for i in faults}
             faults = {i: f"{why}{encoding_hint() * (not is_utf8(texts[i]))}" for i, why in faults.items()}
         good = bad.refuse_rows(records.rows, faults, original)
@@ -233,6 +231,11 @@ class TextReader(RecordReader):
             boilerplate=tokens.boilerplate,
             forms=tokens.forms,
         )
+
+
+def original_of(records: Records) -> Callable[[int], bytes]:
+    """Return the function from the index of a record to its bytes, for the quarantine."""
+    return records.original or partial(as_json, pa.record_batch(dict(records.columns)))
 
 
 def numbered(batches: Iterable[Batch], bad: BadRecords) -> Iterator[Batch]:
