@@ -298,7 +298,7 @@ def test_names(tmp_path):
     assert (len(Found(path).good), len(Found(path).names)) == (300, 3)
     found = Found(path, columns=("label", "title", "text"))
     assert (len(found.good), found.names, found.notes) == (300, ["label", "title", "text"], [])
-    with pytest.raises(UnreadableError, match="its first record has 3 fields, and columns gives 1 names"):
+    with pytest.raises(UnreadableError, match=r"its first record has 3 fields; columns='.*' must name each"):
         Found(path, columns=("text",))
     found = Found(put(tmp_path / "b.csv", 'v1,v2,"",,\nham,a,,x,\n'))
     assert (found.names, found.values) == (["v1", "v2"], [["ham", "a"]])

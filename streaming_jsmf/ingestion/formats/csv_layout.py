@@ -316,7 +316,7 @@ def _with_names(layout: CsvLayout, sample: bytes, options: Any) -> CsvLayout:
         ) * (header == "auto")
     if given and len(given) != len(names):
         raise UnreadableError(
-            f"its first record has {len(names)} fields, and {option.columns} gives {len(given)} names"
+            f"its first record has {len(names)} fields; {option.columns(','.join(given))} must name each of them"
         )
     notes = (*layout.notes, note) if note else layout.notes
     return replace(layout, names=given or names, has_header=has_header, notes=notes)

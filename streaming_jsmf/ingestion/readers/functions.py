@@ -1,63 +1,15 @@
-"""Formats that are functions: from the path of a file to record batches of Arrow, one row a document.
-
-A function yields these columns, by name: ``text``, strings or lists of tokens; or bags of words, lists ``text`` of
-words and lists ``counts`` of the same lengths; ``document_id``, strings or integers, if there are ids; all others are
-metadata.
-"""
+"""The reader of record batches that a function of the user yields."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 from typing import Any, ClassVar
 
-import numpy as np
-import pyarrow as pa
-
 from streaming_jsmf.config import ReaderName
+from streaming_jsmf.ingestion.formats.functions import FunctionFormat
 from streaming_jsmf.ingestion.readers.record_files import TextSource
-from streaming_jsmf.ingestion.sources.protocol import BadRecords, Format, Records, Unit, UnreadableError
-from streaming_jsmf.ingestion.sources.streams import read_as, size_of
-from streaming_jsmf.ingestion.sources.values import decoded
+from streaming_jsmf.ingestion.sources.protocol import Format
 from streaming_jsmf.ingestion.users_code import users_function
-
-#: From the path of a file to its record batches.
-Function = Callable[[str], Iterable[pa.RecordBatch]]
-
-
-class FunctionFormat(Format):
-    """The record batches of a function, of which a file is a unit."""
-
-    def __init__(self, function: Function, name: str) -> None:
-        self._function, self._name = function, name
-
-    def names(self, path: str, options: Any) -> list[str]:  # noqa: ARG002
-        first = next(self._batches(path), None)
-        if first is None:
-            raise UnreadableError(f"{self._name} yields nothing for it")
-        return list(first.schema.names)
-
-    def units(self, path: str, options: Any) -> list[Unit]:  # noqa: ARG002
-        return [Unit(path, size=size_of(path))]
-
-    def records(
-        self, unit: Unit, options: Any, bad: BadRecords, wanted: Collection[str] | None = None  # noqa: ARG002
-    ) -> Iterator[Records]:  # fmt: skip
-        row = 0
-        for batch in self._batches(unit.path):
-            columns = zip(batch.schema.names, batch.columns, strict=True)
-            kept = {name: decoded(values) for name, values in columns if wanted is None or name in wanted}
-            yield Records(row + np.arange(batch.num_rows), kept)
-            row += batch.num_rows
-
-    def _batches(self, path: str) -> Iterator[pa.RecordBatch]:
-        with read_as(f"what {self._name} reads"):
-            for batch in self._function(path):
-                if not isinstance(batch, pa.RecordBatch):
-                    raise UnreadableError(
-                        f"{self._name} yields {type(batch).__name__} for it; it must yield record batches of Arrow"
-                    )
-                yield batch
 
 
 class FunctionSource(TextSource):
