@@ -152,7 +152,7 @@ LONG = "some words that make a text"
         ([{"said": {"text": LONG}, "what": LONG}], "what"),
         ([{"labels": [[LONG]], "tokens": ["ant", "bee"]}], "tokens"),
         ([{"labels": [{"slot": LONG}], "said": {"short": "a"}}], "said.short; name it with text='said.short'"),
-        ([{"train": [[LONG, "a"]], "test": []}], "holds one object with the lists train, test, and no records"),
+        ([{"train": [[LONG, "a"]], "test": []}], "has no column of texts among train, test; name it"),
     ],
 )  # fmt: skip
 def test_guessed_columns_of_json(tmp_path: Path, records: list[Any], text: str) -> None:

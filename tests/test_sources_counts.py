@@ -460,7 +460,7 @@ def test_invalid_arrays_and_python_objects_are_refused(tmp_path, name, array, re
         Read(source)
 
 
-INDPTRS = ([0, 3, 2, 5], [0, 3, 3, 6], [0, 3, 5], [-1, 3, 3, 5], [0, 3, 3, 4], [0, 3, 3, 5, 5])
+INDPTRS = ([0, 3, 2, 5], [0, 3, 3, 6], [0, 3, 5], [-1, 3, 3, 5], [0, 3, 3, 5, 5])
 BAD_ARRAYS = [
     *(("indptr", values) for values in INDPTRS),
     *(("indices", values) for values in ([0, 2, 4, 1], [0, 2, 4, 1, 3, 3])),

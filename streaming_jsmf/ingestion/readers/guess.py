@@ -247,7 +247,7 @@ def _require_read(root: str, suffixes: set[str]) -> None:
 
 def _by_contents(root: str, files: Sequence[str], kinds: set[str]) -> ReaderName | None:
     """Return the reader of files whose suffixes say nothing, given what some of them hold; None for a table."""
-    if any(bare_suffix(path) in _MAIL for path in files) or (kinds and kinds <= {"mail", "mbox"}):
+    if any(bare_suffix(path) in _MAIL for path in files) or kinds == {"mail"}:
         return "mail"
     if "marked" in kinds:
         raise InputError(
@@ -326,12 +326,6 @@ def _guess_text(table: Table) -> Guess:
     if name is not None:
         note = f"the texts are taken from the column {name!r}; {option.text('NAME')} names another"
         return Guess("text", {"text": [name]}, note)  # commas would separate names
-    top = [name for name in columns if not _is_within(name, columns)]
-    if all(len(columns[name]) == 1 and is_list(columns[name].type) for name in top):
-        raise InputError(
-            f"{table.files[0]} holds one object with the lists {listed(top)}, and no records; write an object for "
-            "each record, one per line"
-        )
     strings = [name for name, values in columns.items() if _may_be_texts(values)]
     raise InputError(
         f"{table.files[0]} has no column of texts among {table.listed()}; name it with "
