@@ -126,11 +126,10 @@ def open_source(
 
 # Guessing
 
-_BY_SUFFIX: dict[str, ReaderName] = {
-    ".npz": "npz",
-    ".mtx": "matrix-market",
-    ".mm": "matrix-market",
-    ".h5ad": "h5ad",
+_BY_SUFFIX = {
+    pattern.removeprefix("*"): source.reader
+    for source in (NpzSource, MatrixMarketSource, H5adSource)
+    for pattern in source.patterns
 }
 #: Suffixes of record files; a folder with other files has one document per file, unless their contents are records.
 _RECORDS = {*_BY_SUFFIX, *FORMATS, ".dat", ".data", ".baskets"}

@@ -87,10 +87,10 @@ class RecordFiles(Reader):
 
     def records(self, unit: Unit, bad: BadRecords) -> Iterator[Records]:
         """As of ``TextReader``."""
-        form, added = self.format_of(unit), self.of_path(unit.path)
+        form, added, required = self.format_of(unit), self.of_path(unit.path), self.required
         for records in form.records(unit, self.options, bad, self.wanted):
-            if not records.columns.keys() >= {*self.required}:
-                require_columns(self.required, form.names(unit.path, self.options))
+            if not records.columns.keys() >= {*required}:
+                require_columns(required, form.names(unit.path, self.options))
             n = len(records.rows)
             more = {name: pa.array([value] * n, pa.string()) for name, value in added.items()}
             yield replace(records, columns={**more, **records.columns})
