@@ -180,7 +180,7 @@ def test_mappings_in_memory_are_no_texts(tmp_path: Path) -> None:
         (json.dumps(ROWS) + "x", "there is other data after the JSON"),
         (
             json.dumps([*ROWS[:9], {"content": {"body": 5}, "id": 9}]),
-            r"element 10 of the array: .*is of type int",
+            r"record 10: .*is of type int",
         ),
         ("[1, 2]", "it holds no JSON objects"),
         ("[]", "it holds no JSON objects"),

@@ -31,12 +31,11 @@ _decode = json.JSONDecoder().raw_decode
 
 
 class Document(NamedTuple):
-    """The records of a document: what one is, where they are, the values, and what was assumed, for the log."""
+    """The records of a document, what was assumed, for the log, and whether it is an object on a single line."""
 
-    what: str
-    where: str
     records: Sequence[Any]
     note: str = ""
+    is_line: bool = False
 
 
 def are_lines(start: str) -> bool:
@@ -98,10 +97,11 @@ def _read(path: str, encoding: str, _: Any) -> Document:
         values.append(value)
         at = _GAP.match(text, at).end()  # type: ignore[union-attr]
     if all(isinstance(value, list) for value in values):
-        return Document("element", "the array", [each for value in values for each in value])
+        return Document([each for value in values for each in value])
     if len(values) == 1 and isinstance(values[0], dict):
-        return _of_object(values[0])
-    return Document("object", "", values)
+        found = _of_object(values[0])
+        return found._replace(is_line=not found.note and "\n" not in text.strip())
+    return Document(values)
 
 
 #: Free the memory of the last document.
@@ -117,7 +117,7 @@ def _without_last_comma(text: str) -> str:
 
 def _of_object(held: Mapping[str, Any]) -> Document:
     """Return the records that an object holds, or the object as the only record."""
-    values, itself = [*held.values()], Document("object", "", [held])
+    values, itself = [*held.values()], Document([held])
     kinds = {*map(type, values)}
     if kinds == {str} and len(values) >= _MANY:
         return _by_name(held)
@@ -150,7 +150,7 @@ def _rows(held: Mapping[str, Any]) -> Document | None:
 
 
 def _of_columns(rows: Sequence[Any]) -> Document:
-    return Document("row", "", rows, "its values are columns, of which each record has a row")
+    return Document(rows, "its values are columns, of which each record has a row")
 
 
 def _of_objects(held: Mapping[str, Any]) -> Document | None:
@@ -171,7 +171,7 @@ def _by_name(held: Mapping[str, Any]) -> Document:
     rows = [
         {key: name, **(value if isinstance(value, dict) else {"text": value})} for name, value in held.items()
     ]
-    return Document("member", "", rows, f"its records are the values of one object; {key} has their names")
+    return Document(rows, f"its records are the values of one object; {key} has their names")
 
 
 def _only_list(held: Mapping[str, Any], found: Mapping[str, list[Any]]) -> Document:
@@ -181,7 +181,7 @@ def _only_list(held: Mapping[str, Any], found: Mapping[str, list[Any]]) -> Docum
             f"it has the list {others[0]} of objects after {name}; write the records of one list, one object per line"
         )
     note = f"its records are the objects in {name}" + "; what is beside it is not read" * ([*held] != [name])
-    return Document("element", name, found[name], note)
+    return Document(found[name], note)
 
 
 def _merged(value: Any) -> dict[str, Any]:

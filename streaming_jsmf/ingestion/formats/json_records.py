@@ -44,10 +44,9 @@ _SAMPLE = 1000  # records that show the names
 
 
 class JsonLayout(NamedTuple):
-    """What a record is, such as a line or an element of an array, and where, for messages; notes are for the log."""
+    """What a record is, a "line" or a "record" of a document; notes are for the log."""
 
     what: str = "line"
-    where: str = ""
     notes: tuple[str, ...] = ()
 
 
@@ -93,9 +92,7 @@ class JsonFormat(Format):
             json_documents.forget()
 
     def place(self, unit: Unit, row: int) -> str:
-        layout = unit.layout or JsonLayout()
-        where = f" of {layout.where}" if layout.where else ""
-        return f"{unit.path}, {layout.what} {self.first_row(unit) + row + 1}{where}"
+        return f"{unit.path}, {(unit.layout or JsonLayout()).what} {self.first_row(unit) + row + 1}"
 
     def first_row(self, unit: Unit) -> int:
         return first_line_of(unit)
@@ -135,7 +132,9 @@ def _layout_of(path: str, encoding: str) -> JsonLayout:
     if json_documents.are_lines(data.decode("utf-8", "replace")):
         return JsonLayout()
     document = json_documents.read_document(path, encoding_of(path, encoding))
-    return JsonLayout(document.what, document.where, (document.note,) * bool(document.note))
+    if document.is_line:
+        return JsonLayout()
+    return JsonLayout("record", (document.note,) * bool(document.note))
 
 
 def _parsed(unit: Unit, encoding: str, lists: str = "") -> Iterator[tuple[Parsed, RecordSource]]:
