@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 import scipy.sparse as sp
 
 from streaming_jsmf.config import ReaderName, check_options
-from streaming_jsmf.ingestion.sources.guess import open_source
+from streaming_jsmf.ingestion.readers.guess import open_source
 
 WORDS = (*(f"word{i:02d}" for i in range(20)), "naïve", "हिन्दी", "spoilt")
 #: Number of the document with the word "spoilt", which a format can write as bad bytes.
@@ -346,9 +346,9 @@ _LINE, _AFTER_HEADER = f", line {BAD + 1}: ", f", line {BAD + 2}: "
 _ENTRY_ROW, _ENTRY_LINE = f", row group {_AT // 10}, row {_AT % 10} from 0: ", f", line {_AT + 2}: "
 _MEMBER, _NUMBER = f"/{_member(documents()[BAD])}: ", f", file {BAD + 1}: "
 _MATRIX_ROW = f", row {BAD} from 0: "
-_AFTER_2, _AFTER_3 = f": line {_entry_line(2)}: ", f": line {_entry_line(3)}: "
+_AFTER_2, _AFTER_3 = f": line {_entry_line(2)} ", f": line {_entry_line(3)} "
 _UTF8, _CHARACTER = "not UTF-8", "a byte that is not UTF-8"
-_NO_NUMBER, _COUNT = "is not a whole number", "count -1 is not in"
+_NO_NUMBER, _COUNT = "is not 3 numbers", "count -1 is not in"
 
 _ENDED: dict[str, Any] = {"has_end": True}
 _YEARS: dict[str, Any] = {"has_metadata": True}

@@ -24,7 +24,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.formats.csv_layout import layout_of
 from streaming_jsmf.ingestion.formats.delimited import DELIMITED
 from streaming_jsmf.ingestion.formats.spreadsheet import SPREADSHEET
-from streaming_jsmf.ingestion.sources.guess import guess_source
+from streaming_jsmf.ingestion.readers.guess import guess_source
 from streaming_jsmf.ingestion.sources.protocol import BadRecords, Unit, UnreadableError
 from tests.corpora import planted
 from tests.outcomes import Command, refused
@@ -298,7 +298,7 @@ def test_names(tmp_path):
     assert (len(Found(path).good), len(Found(path).names)) == (300, 3)
     found = Found(path, columns=("label", "title", "text"))
     assert (len(found.good), found.names, found.notes) == (300, ["label", "title", "text"], [])
-    with pytest.raises(UnreadableError, match="its first record has 3 fields, and columns gives 1 names"):
+    with pytest.raises(UnreadableError, match=r"its first record has 3 fields; columns='.*' must name each"):
         Found(path, columns=("text",))
     found = Found(put(tmp_path / "b.csv", 'v1,v2,"",,\nham,a,,x,\n'))
     assert (found.names, found.values) == (["v1", "v2"], [["ham", "a"]])

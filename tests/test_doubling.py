@@ -17,7 +17,7 @@ from streaming_jsmf.config import READER_OPTIONS
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.columns import KINDS, summarize
-from streaming_jsmf.ingestion.sources.guess import guess_source, open_source
+from streaming_jsmf.ingestion.readers.guess import guess_source, open_source
 from streaming_jsmf.ingestion.sources.protocol import distinct_names
 from tests.sources import Read, put, tokenizing
 
@@ -91,7 +91,6 @@ OTHERS: Mapping[str, Crafted] = {
         "words": ("", "a "),
         "an mbox of times": ("From a ", "1:11 ", f"\n{'b' * 99}"),
         "documents without an end": ("", "<doc\n"),
-        "arrays of JavaScript": ("a", "= ["),
         "ends of lines": ("a", "\r\n\r"),
     },
     "x.eml": {

@@ -27,7 +27,7 @@ from streaming_jsmf.corpus.format import read_manifest, verify_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion import first_pass, job
 from streaming_jsmf.ingestion.ingest import ingest
-from streaming_jsmf.ingestion.sources.record_files import TextSource
+from streaming_jsmf.ingestion.readers.record_files import TextSource
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
 from streaming_jsmf.jobs.execution import Execution
 from tests.corpora import bags_of, corpus_bytes, file_bytes, rows_of, write_texts

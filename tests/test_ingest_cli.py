@@ -17,7 +17,7 @@ from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion import job
 from streaming_jsmf.ingestion.ingest import ingest
-from streaming_jsmf.ingestion.sources import bag_of_words as bag_reader
+from streaming_jsmf.ingestion.readers import bag_of_words as bag_reader
 from streaming_jsmf.jobs.execution import Execution
 from tests.corpora import BAD_BAGS, bags_of, write_texts
 from tests.outcomes import Command

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
-from streaming_jsmf.ingestion.sources import text_files
+from streaming_jsmf.ingestion.readers import text_files
 from streaming_jsmf.ingestion.sources.protocol import BadRecords, limits
 from tests.observations import corpus_contents
 from tests.outcomes import Command, Outcome, refused

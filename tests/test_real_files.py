@@ -25,7 +25,7 @@ from streaming_jsmf import ingest, transform
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import read_manifest
-from streaming_jsmf.ingestion.sources.guess import Guess, guess_source
+from streaming_jsmf.ingestion.readers.guess import Guess, guess_source
 from streaming_jsmf.interface.fit import fit
 from streaming_jsmf.jobs.execution import Execution
 from tests.cases import each_once

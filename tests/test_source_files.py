@@ -16,8 +16,8 @@ import pytest
 
 from streaming_jsmf import ingest, open_corpus
 from streaming_jsmf.corpus.format import read_manifest
+from streaming_jsmf.ingestion.readers.guess import guess_reader, guess_source
 from streaming_jsmf.ingestion.sources import streams
-from streaming_jsmf.ingestion.sources.guess import guess_reader, guess_source
 from streaming_jsmf.ingestion.sources.listing import find_files, list_files
 from tests.outcomes import Command, Outcome, refused
 from tests.readers import KEEP_ALL
@@ -152,7 +152,7 @@ LONG = "some words that make a text"
         ([{"said": {"text": LONG}, "what": LONG}], "what"),
         ([{"labels": [[LONG]], "tokens": ["ant", "bee"]}], "tokens"),
         ([{"labels": [{"slot": LONG}], "said": {"short": "a"}}], "said.short; name it with text='said.short'"),
-        ([{"train": [[LONG, "a"]], "test": []}], "holds one object with the lists train, test, and no records"),
+        ([{"train": [[LONG, "a"]], "test": []}], "has no column of texts among train, test; name it"),
     ],
 )  # fmt: skip
 def test_guessed_columns_of_json(tmp_path: Path, records: list[Any], text: str) -> None:

@@ -22,11 +22,11 @@ from streaming_jsmf.config import IngestRequest, check_options
 from streaming_jsmf.config.reading import TextFilesOptions
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.ingest import ingest
-from streaming_jsmf.ingestion.sources.bag_of_words import BasketSource
-from streaming_jsmf.ingestion.sources.guess import open_source
+from streaming_jsmf.ingestion.readers.bag_of_words import BasketSource
+from streaming_jsmf.ingestion.readers.guess import open_source
+from streaming_jsmf.ingestion.readers.record_files import TextSource
+from streaming_jsmf.ingestion.readers.text_files import TextFilesSource
 from streaming_jsmf.ingestion.sources.listing import list_files
-from streaming_jsmf.ingestion.sources.record_files import TextSource
-from streaming_jsmf.ingestion.sources.text_files import TextFilesSource
 from streaming_jsmf.jobs.execution import Execution
 from tests.sources import (
     Read,
@@ -289,7 +289,7 @@ def test_json_values(tmp_path, layout):
     }[layout]
     path = put(tmp_path / "a.json", b"\xef\xbb\xbf" + data.encode())
     first = 2 if layout == "lines" else 1
-    where = {"lines": "line {}", "array": "element {} of the array", "objects": "object {}"}[layout]
+    where = {"lines": "line {}", "array": "record {}", "objects": "record {}"}[layout]
     read = Read(texts(path))
     assert (read.ids, read.places[1]) == ([1, 2, -(2**63)], f"{path}, {where.format(first + 1)}")
     assert read.metadata == {
@@ -331,7 +331,7 @@ def test_bad_elements_of_an_array(tmp_path):
     """An element that is no document does not stop the others; a document that is no JSON is refused."""
     elements = ['{"text": "a"}', "5", '{"text": "b\\ud800"}', "{}", '{"text": ["c", 1]}']
     path = put(tmp_path / "a.json", f"[{', '.join(elements)}]")
-    read = refused_by(texts(path), f"{path}, element 2 of the array: the element is not a JSON object")
+    read = refused_by(texts(path), f"{path}, record 2: the record is not a JSON object")
     assert (read.rows, read.words) == ([0, 2, 3], ["a", "b", ""])
     assert [(row, original) for row, _, original in read.bad] == [(1, b"5"), (4, elements[4].encode())]
     for wrong in (b"x", b'"caf\xe9"'):

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.ingestion.readers import triples
+from streaming_jsmf.ingestion.readers.triples import RatingsSource, TriplesSource
 from streaming_jsmf.ingestion.repeats import hash_values
-from streaming_jsmf.ingestion.sources import triples
 from streaming_jsmf.ingestion.sources.protocol import BadRecords
-from streaming_jsmf.ingestion.sources.triples import RatingsSource, TriplesSource
-from tests.sources import BUCKET, Read, message, opened, put, put_parquet, small
+from tests.sources import BUCKET, Read, message, opened, put, put_parquet
 
 LARGEST = 2**31 - 1
 HEADER = "document,word,count\n"
@@ -151,7 +151,7 @@ def test_damaged_scattered_files_are_refused(tmp_path):
     file.write_bytes(whole)
     other = source_of(*source.files, count_type="float")
     other.scatter(other.units()[0], bad, tmp_path / "1.arrow", 5)
-    with pytest.raises(StoreError, match="different columns"):
+    with pytest.raises(InputError, match="string and int32 in some files and string and float in others"):
         list(source.gather([file, tmp_path / "1.arrow"], 0, 5, bad))
 
 
@@ -316,10 +316,12 @@ def test_files_must_agree_on_types_of_ids_and_counts(tmp_path):
     c = put_parquet(tmp_path / "c.parquet", {**ROWS, "count": [1.0, 2, 3]})
     t = put(tmp_path / "t.csv", f"{HEADER}a,x,10\n")
 
-    with pytest.raises(InputError, match=r"b\.parquet .*int64 .*int .*a\.parquet .*string"):
-        source_of(a, b).units()
-    with pytest.raises(InputError, match=r"c\.parquet .*float"):
-        source_of(a, c).units()
+    for other, kinds in (
+        (b, "string and int32 .* int64 and int32"),
+        (c, "string and int32 .* string and float"),
+    ):
+        with pytest.raises(InputError, match=f"documents and counts are {kinds} in others; make"):
+            read(source_of(a, other), tmp_path, n_buckets=1)
     assert read(source_of(a, t), tmp_path).documents == {"a": {"x": 11}, "b": {"y": 2}, "c": {"z": 3}}
     with pytest.raises(InputError, match="files"):
         source_of().units()
@@ -407,7 +409,6 @@ def test_an_item_without_a_name_is_a_bad_record(tmp_path):
         ("::A::g\n", "line 1: item is empty"),
         ("", "the file is empty"),
         (b"1::\xff::g\n", "line 1: name holds bytes that are not UTF-8"),
-        ("1::A::g\n" * 100, "names take more than"),
         (None, "; check names"),
     ],
 )
@@ -416,7 +417,7 @@ def test_unusable_files_of_names(tmp_path, text, reason, policy):
     if text is not None:
         put(tmp_path / "movies.dat", text)
     source = ratings_source(put(tmp_path / "r.dat", "1::1::5::0\n"), **NAMED)
-    with small(names=500), pytest.raises(InputError, match=rf"movies\.dat.*{reason}"):
+    with pytest.raises(InputError, match=rf"movies\.dat.*{reason}"):
         read(source, tmp_path, policy)
 
 

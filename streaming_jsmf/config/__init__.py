@@ -38,6 +38,7 @@ from streaming_jsmf.config.readers import READER_OPTIONS as READER_OPTIONS
 from streaming_jsmf.config.readers import BagOptions as BagOptions
 from streaming_jsmf.config.readers import RatingsOptions as RatingsOptions
 from streaming_jsmf.config.readers import ReaderName as ReaderName
+from streaming_jsmf.config.readers import SpecReader as SpecReader
 from streaming_jsmf.config.readers import check_options as check_options
 from streaming_jsmf.config.readers import readers_with as readers_with
 from streaming_jsmf.config.reading import BUILT_IN as BUILT_IN

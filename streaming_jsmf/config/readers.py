@@ -30,7 +30,8 @@ from streaming_jsmf.errors import InputError, Option, option
 _column = partial(rarely, metavar="COLUMN")
 _integer_ids = partial(rarely, metavar="true|false", absent="false; true for ratings")
 
-ReaderName = Literal[
+#: Readers that a spec may name.
+SpecReader = Literal[
     "text",
     "text-files",
     "mail",
@@ -43,8 +44,8 @@ ReaderName = Literal[
     "matrix-market",
     "h5ad",
     "bag-of-words-parquet",
-    "function",
 ]
+ReaderName = Literal[SpecReader, "function"]
 
 
 @dataclass(frozen=True)

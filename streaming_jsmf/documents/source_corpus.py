@@ -18,7 +18,7 @@ from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.job import Ingest
 from streaming_jsmf.ingestion.plan import plan_ingest
-from streaming_jsmf.ingestion.sources.guess import guess_source, reads_texts
+from streaming_jsmf.ingestion.readers.guess import guess_source, reads_texts
 from streaming_jsmf.ingestion.steps import run_ingest
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution

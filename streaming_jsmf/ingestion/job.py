@@ -104,7 +104,7 @@ class Ingest:
 
     Attributes
     ----------
-    source : Source of units and documents (``sources.protocol.Source`` or ``sources.triples.TriplesSource``).
+    source : Source of units and documents (``sources.protocol.Source`` or ``readers.triples.TriplesSource``).
     tokens_per_shard : A shard ends with the document that reaches this number of tokens.
     on_bad_record : "fail" stops at the first bad record, "quarantine" writes bad records to ``quarantine.parquet``.
     vocabulary : Exactly the words to keep, in this order; None lets the curation choose.

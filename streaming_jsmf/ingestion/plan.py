@@ -34,14 +34,14 @@ from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.ingestion.columns import kind_of_type
 from streaming_jsmf.ingestion.in_memory import Location
 from streaming_jsmf.ingestion.job import Ingest
-from streaming_jsmf.ingestion.source_files import SourceFiles
-from streaming_jsmf.ingestion.sources.guess import (
+from streaming_jsmf.ingestion.readers.guess import (
     default_curation,
     files_named,
     guess_source,
     open_source,
     reads_texts,
 )
+from streaming_jsmf.ingestion.source_files import SourceFiles
 from streaming_jsmf.ingestion.sources.listing import list_files
 from streaming_jsmf.ingestion.sources.protocol import BadRecords, Reader, Unit
 from streaming_jsmf.ingestion.sources.streams import find_beside

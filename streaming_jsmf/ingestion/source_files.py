@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streaming_jsmf.display import location
-from streaming_jsmf.ingestion.sources.folders import names_in_folders
+from streaming_jsmf.ingestion.sources.listing import names_in_folders
 from streaming_jsmf.storage.results import FileContents
 
 FILES_NAME = "files.arrow"

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, PositiveInt, ValidationError
 
-from streaming_jsmf.config import BUILT_IN, ReaderName, TokenOptions, check_options, curation_values
+from streaming_jsmf.config import BUILT_IN, SpecReader, TokenOptions, check_options, curation_values
 from streaming_jsmf.config.readers import IN_SPECS
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
@@ -70,7 +70,7 @@ class CorpusSpec(Strict):
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
     title: str
     note: str = ""
-    reader: ReaderName
+    reader: SpecReader
     source: SourceTable
     read: dict[str, Any] = Field(default_factory=dict)
     curation: dict[str, Any] = Field(default_factory=dict)
@@ -82,10 +82,6 @@ class CorpusSpec(Strict):
             named = IN_SPECS.get(key, key) in (*PATH_OPTIONS, "member")
             if named and value is not None and not stays_inside(str(value)):
                 raise InputError(f"read.{key}: {value!r} leaves the source; give a relative name")
-        if self.reader == "function":
-            raise InputError(
-                "reader is 'function', and nothing that a spec names is executed; give another reader"
-            )
         with options_named(False):
             options = check_options(self.reader, self.read)
             curation_values(self.curation)

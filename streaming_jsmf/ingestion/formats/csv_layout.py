@@ -35,6 +35,7 @@ from streaming_jsmf.ingestion.sources.values import encoding_name, listed, name_
 from streaming_jsmf.storage.heads import found_once
 from streaming_jsmf.validation import is_utf8
 
+UTF_8 = "utf-8"
 SNIFFED = 20  # records that show the delimiter
 CSV_SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".psv": "|"}
 
@@ -48,9 +49,6 @@ _QUOTES = rb"[\"'~|^`%$*]"  # not # before comments
 
 #: The start of a table of R: strings in quotes, separated by blanks.
 _OF_R = re.compile(rb'(?:"[^"\r\n]*"\r?\n)?"[^"\r\n]*" ["0-9-]')
-
-#: Encodings whose bytes below 128 are always characters of ASCII. Files in others are recoded.
-_BYTEWISE = re.compile("utf-8|ascii|iso8859|cp125|koi8|mac")
 
 #: Kinds of values that tell a header from data.
 _KINDS = (
@@ -75,13 +73,13 @@ class CsvLayout:
     ----------
     names : Names of the columns; a column without a name is ignored.
     has_header : Whether the names are those of the first record.
-    encoding : Encoding of the file. If fields cannot be found in its bytes, they are recoded to UTF-8.
+    encoding : Encoding of the file, as Python names it. Fields are found in UTF-8, to which others are recoded.
     start, line : Bytes and lines before the first record.
     notes : What was found that may be wrong, for the log.
     """
 
     dialect: Dialect
-    encoding: str = "utf-8"
+    encoding: str = UTF_8
     names: tuple[str, ...] = ()
     has_header: bool = True
     start: int = 0
@@ -90,7 +88,7 @@ class CsvLayout:
 
     @property
     def recoded(self) -> bool:
-        return not _is_bytewise(self.encoding)
+        return self.encoding != UTF_8
 
 
 @found_once
@@ -99,7 +97,7 @@ def layout_of(path: str, options: Any) -> CsvLayout:
 
     Reads the whole file if there are several encodings to choose from. Raises UnreadableError.
     """
-    encoding = encoding_of_file(path, options.encoding).replace("utf-8-sig", "utf-8")
+    encoding = codecs.lookup(encoding_of_file(path, options.encoding).replace("utf-8-sig", UTF_8)).name
     with opened(path, encoding) as stream:
         data, damage = read_pieces(stream, _SAMPLE)
         if not whole_lines(data):
@@ -108,10 +106,7 @@ def layout_of(path: str, options: Any) -> CsvLayout:
         raise UnreadableError(f"it is {kind}, whatever its name says; {RENAME}")
     start = first = re.match(rb"(?:\xef\xbb\xbf)?(?:sep=[^\r\n]\r?\n)?", data).end()  # type: ignore[union-attr] # of Excel
     sample = data[start : len(data) if len(data) < _SAMPLE else whole_lines(data) or None]
-    usual = Dialect(
-        options.delimiter or CSV_SUFFIXES.get(bare_suffix(path), ","),
-        codec=encoding if _is_bytewise(encoding) else "utf-8",
-    )
+    usual = Dialect(options.delimiter or CSV_SUFFIXES.get(bare_suffix(path), ","))
     dialect, skipped = dialect_of(sample, usual, options), options.skip_lines
     if skipped is None:
         skipped = 0 if options.header == "none" else _n_titles(sample, dialect, usual, options)
@@ -131,14 +126,7 @@ def layout_of(path: str, options: Any) -> CsvLayout:
 def opened(path: str, encoding: str) -> Iterator[Any]:
     """Open a stream of bytes in which fields can be found; see ``CsvLayout.encoding``."""
     with open_stream(path) as stream:
-        if _is_bytewise(encoding):
-            yield stream
-        else:
-            yield recoded(stream, encoding, "surrogateescape")
-
-
-def _is_bytewise(encoding: str) -> bool:
-    return bool(_BYTEWISE.match(codecs.lookup(encoding).name))
+        yield stream if encoding == UTF_8 else recoded(stream, encoding, "surrogateescape")
 
 
 def header_below(unit: str, skipped: int) -> str:
@@ -157,9 +145,7 @@ def fault(block: Block, record: int, layout: CsvLayout) -> str:
     if len(data) > limits.LONGEST_LINE:
         return too_long()
     try:
-        n_fields = len(
-            next(dialect.records([data.decode(dialect.codec, "surrogateescape").rstrip("\r\n") + "\n"]))
-        )
+        n_fields = len(next(dialect.records([data.decode("utf-8", "surrogateescape").rstrip("\r\n") + "\n"])))
     except csv.Error as error:
         way_out = f"where quotes are text, use {option.quoting('none')}"
         if not dialect.escapechar and b'\\"' in data:
@@ -185,9 +171,9 @@ def dialect_of(sample: bytes, usual: Dialect, options: Any) -> Dialect:
         delimiters = [*([_HIVE] if _HIVE.encode() in sample else []), *delimiters, *_DELIMITERS, *of_r]
     best, fewest = usual, 2 * ENDLESS
     for delimiter, (quote, escape, blanks) in product(dict.fromkeys(delimiters), _marks(sample, options)):
-        if delimiter != usual.delimiter and delimiter.encode(usual.codec, "ignore") not in sample:
+        if delimiter != usual.delimiter and delimiter.encode() not in sample:
             continue
-        tried = Dialect(delimiter, quote, escape, usual.codec, blanks)
+        tried = Dialect(delimiter, quote, escape, blanks)
         shape = shape_of(sample, tried)
         splits = quote != delimiter and shape.n_fields > 1 and not shape.n_bad(sample, tried, SNIFFED)
         in_quotes = fewest > ENDLESS and shape.n_fields == 1 and not shape.n_bad(sample, tried)
@@ -316,7 +302,7 @@ def _with_names(layout: CsvLayout, sample: bytes, options: Any) -> CsvLayout:
         ) * (header == "auto")
     if given and len(given) != len(names):
         raise UnreadableError(
-            f"its first record has {len(names)} fields, and {option.columns} gives {len(given)} names"
+            f"its first record has {len(names)} fields; {option.columns(','.join(given))} must name each of them"
         )
     notes = (*layout.notes, note) if note else layout.notes
     return replace(layout, names=given or names, has_header=has_header, notes=notes)

@@ -58,16 +58,14 @@ _SEPARATOR = b"\x1f"  # replaces a delimiter of several bytes, because Arrow tak
 
 
 class Dialect(NamedTuple):
-    """How fields are written, as in Python's ``csv`` with ``strict``: "" for no quote or escape; encoding of the bytes.
+    """How fields are written, as in Python's ``csv`` with ``strict``: "" for no quote or escape.
 
-    The bytes below 128 must be characters of ASCII wherever they stand. ``blanks`` tells whether those at the start of
-    a field are left out.
+    ``blanks`` tells whether those at the start of a field are left out.
     """
 
     delimiter: str = ","
     quotechar: str = '"'
     escapechar: str = ""
-    codec: str = "utf-8"
     blanks: bool = False
 
     @property
@@ -183,7 +181,7 @@ def _by_rule(data: memoryview, dialect: Dialect, n_fields: int, size: int, *, en
     ``ended`` tells whether the stream ends with the data.
     """
     marks = [np.frombuffer(mark.encode(), np.uint8) for mark in dialect[:3]]
-    if dialect.codec != "utf-8" or dialect.blanks or bytes(data[:3]) == codecs.BOM_UTF8:
+    if dialect.blanks or bytes(data[:3]) == codecs.BOM_UTF8:
         return None
     kinds = np.full(256, _OTHER)
     kinds[list(b"\r\n")] = _RETURN, _LINE
@@ -276,7 +274,7 @@ def scan(
     They have ``n_fields`` fields, or any number if it is 0. A record that goes on beyond the data is bad if it takes
     more than ``LONGEST_LINE`` of the ``known`` bytes that follow, and is left for the next block otherwise.
     """
-    source = _Lines(data, dialect.codec)
+    source = _Lines(data)
     reader = dialect.records(source)
     lines, kinds, rows = [0], list[int](), list[tuple[str, ...]]()
     while len(kinds) < most and source.starts[lines[-1]] < size and source.has(lines[-1]):
@@ -314,15 +312,15 @@ def scan(
 class _Lines:
     """The lines of some bytes, from ``at`` on: those that were read, where they start, and the last one ends."""
 
-    def __init__(self, data: bytes, codec: str) -> None:
-        self._more = io.TextIOWrapper(io.BytesIO(data), codec, "surrogateescape", newline="")
-        self._codec, self._ascii = codec, data.isascii()
+    def __init__(self, data: bytes) -> None:
+        self._more = io.TextIOWrapper(io.BytesIO(data), "utf-8", "surrogateescape", newline="")
+        self._ascii = data.isascii()
         self.texts, self.starts, self.at = list[str](), [0], 0
 
     def has(self, number: int) -> bool:
         """Whether there is a line with this number; reads it."""
         if number == len(self.texts) and (line := self._more.readline()):
-            size = len(line) if self._ascii else len(line.encode(self._codec, "surrogateescape"))
+            size = len(line) if self._ascii else len(line.encode("utf-8", "surrogateescape"))
             self.starts.append(self.starts[-1] + size)
             # After an escaped line end, csv does not take the end of the data for that of the record.
             self.texts.append(line if line.endswith(("\r", "\n")) else f"{line}\n")

@@ -25,45 +25,39 @@ _LEVELS = 3  # of objects in which a list is looked for
 _SHORT, _LONG = 20, 200  # characters: of the texts of records at least, of the values beside them at most
 _MANY = 50  # strings of an object that are records rather than values of one
 
-#: What JavaScript has before JSON, such as ``window.YTD.tweets.part0 =`` or the name of a function.
-_SCRIPT = re.compile(r"(?:(?:var|let|const) )?[\w.$]+\s*[=(]\s*[\[{]")
+_BLANK = "\ufeff\x1e \t\r\n"
 _GAP = re.compile(r"[\s,\ufeff\x1e]*")
 _decode = json.JSONDecoder().raw_decode
 
 
 class Document(NamedTuple):
-    """The records of a document: what one is, where they are, the values, and what was assumed, for the log."""
+    """The records of a document, what was assumed, for the log, and whether it is an object on a single line."""
 
-    what: str
-    where: str
     records: Sequence[Any]
     note: str = ""
+    is_line: bool = False
 
 
-def are_lines(start: str, *, is_all: bool) -> bool:
+def are_lines(start: str) -> bool:
     """Return whether the records of a file are its lines, given its start, or it is no JSON, which lines report."""
-    text = start.lstrip("\ufeff\x1e \t\r\n")
+    text = start.lstrip(_BLANK)
     first, _, rest = text.partition("\n")
-    first, rest = first.rstrip(), rest.lstrip("\ufeff\x1e \t\r\n")
+    first, rest = first.rstrip(), rest.lstrip(_BLANK)
+    if not rest:
+        return False
     if text.startswith("["):
         # Lists of tokens, one on each line, rather than an array of records, or several that were joined.
-        inside = text[1:].lstrip()[:1]
-        one = is_all and not rest and inside not in ("[", "]")
-        return first.endswith("]") and inside != "{" and (one or rest.startswith(("[", "{")))
+        return first.endswith("]") and rest.startswith("[") and text[1:].lstrip()[:1] != "{"
     if not text.startswith("{"):
-        return not _SCRIPT.match(text)
+        return True
     try:
         _, end = _decode(first)
     except json.JSONDecodeError as error:
-        if not rest:
-            return is_all
         # An object that goes on in the next line, rather than one that is wrong.
         return error.pos < len(first) or rest.startswith("{")
     except (ValueError, RecursionError):
         return True
-    if end < len(first):
-        return first[end:].lstrip()[0] not in "{,"
-    return bool(rest)
+    return end == len(first) or first[end:].lstrip()[0] not in "{,"
 
 
 def read_document(path: str, encoding: str) -> Document:
@@ -90,10 +84,6 @@ def _read(path: str, encoding: str, _: Any) -> Document:
     except BadValue as error:
         raise UnreadableError(str(error)) from error
     at = _GAP.match(text).end()  # type: ignore[union-attr]
-    if _SCRIPT.match(text, at):
-        raise UnreadableError(
-            "it is JavaScript; remove what is before the first [ or {, and what follows the JSON"
-        )
     values: list[Any] = []
     while at < len(text):
         try:
@@ -107,10 +97,11 @@ def _read(path: str, encoding: str, _: Any) -> Document:
         values.append(value)
         at = _GAP.match(text, at).end()  # type: ignore[union-attr]
     if all(isinstance(value, list) for value in values):
-        return Document("element", "the array", [each for value in values for each in value])
+        return Document([each for value in values for each in value])
     if len(values) == 1 and isinstance(values[0], dict):
-        return _of_object(values[0])
-    return Document("object", "", values)
+        found = _of_object(values[0])
+        return found._replace(is_line=not found.note and "\n" not in text.strip())
+    return Document(values)
 
 
 #: Free the memory of the last document.
@@ -126,7 +117,7 @@ def _without_last_comma(text: str) -> str:
 
 def _of_object(held: Mapping[str, Any]) -> Document:
     """Return the records that an object holds, or the object as the only record."""
-    values, itself = [*held.values()], Document("object", "", [held])
+    values, itself = [*held.values()], Document([held])
     kinds = {*map(type, values)}
     if kinds == {str} and len(values) >= _MANY:
         return _by_name(held)
@@ -159,7 +150,7 @@ def _rows(held: Mapping[str, Any]) -> Document | None:
 
 
 def _of_columns(rows: Sequence[Any]) -> Document:
-    return Document("row", "", rows, "its values are columns, of which each record has a row")
+    return Document(rows, "its values are columns, of which each record has a row")
 
 
 def _of_objects(held: Mapping[str, Any]) -> Document | None:
@@ -180,7 +171,7 @@ def _by_name(held: Mapping[str, Any]) -> Document:
     rows = [
         {key: name, **(value if isinstance(value, dict) else {"text": value})} for name, value in held.items()
     ]
-    return Document("member", "", rows, f"its records are the values of one object; {key} has their names")
+    return Document(rows, f"its records are the values of one object; {key} has their names")
 
 
 def _only_list(held: Mapping[str, Any], found: Mapping[str, list[Any]]) -> Document:
@@ -190,7 +181,7 @@ def _only_list(held: Mapping[str, Any], found: Mapping[str, list[Any]]) -> Docum
             f"it has the list {others[0]} of objects after {name}; write the records of one list, one object per line"
         )
     note = f"its records are the objects in {name}" + "; what is beside it is not read" * ([*held] != [name])
-    return Document("element", name, found[name], note)
+    return Document(found[name], note)
 
 
 def _merged(value: Any) -> dict[str, Any]:

@@ -41,15 +41,12 @@ from streaming_jsmf.storage.heads import found_once
 RECORD_SEPARATOR = "\x1e"  # before each record of a JSON text sequence (RFC 7464)
 _HEAD = 1 << 20  # bytes that show the layout of a file
 _SAMPLE = 1000  # records that show the names
-#: Members of a tweet that hold its whole text, and the name of the text in them.
-_WHOLE = {"extended_tweet": "full_text", "note_tweet": "text"}
 
 
 class JsonLayout(NamedTuple):
-    """What a record is, such as a line or an element of an array, and where, for messages; notes are for the log."""
+    """What a record is, a "line" or a "record" of a document; notes are for the log."""
 
     what: str = "line"
-    where: str = ""
     notes: tuple[str, ...] = ()
 
 
@@ -95,9 +92,7 @@ class JsonFormat(Format):
             json_documents.forget()
 
     def place(self, unit: Unit, row: int) -> str:
-        layout = unit.layout or JsonLayout()
-        where = f" of {layout.where}" if layout.where else ""
-        return f"{unit.path}, {layout.what} {self.first_row(unit) + row + 1}{where}"
+        return f"{unit.path}, {(unit.layout or JsonLayout()).what} {self.first_row(unit) + row + 1}"
 
     def first_row(self, unit: Unit) -> int:
         return first_line_of(unit)
@@ -134,14 +129,12 @@ def _layout_of(path: str, encoding: str) -> JsonLayout:
     """Find the layout of a file from its start, and from all of it if it is a document. Raises UnreadableError."""
     with open_stream(path) as stream:
         data, _ = read_pieces(stream, _HEAD)
-    start = data.decode("utf-8", "replace")
-    cut = ("the whole texts of tweets that are cut are read",) * any(f'"{name}"' in start for name in _WHOLE)
-    if json_documents.are_lines(start, is_all=len(data) < _HEAD):
-        return JsonLayout(notes=cut)
+    if json_documents.are_lines(data.decode("utf-8", "replace")):
+        return JsonLayout()
     document = json_documents.read_document(path, encoding_of(path, encoding))
-    if document.what == "object" and len(document.records) == 1 and "\n" not in start.strip():
-        return JsonLayout(notes=cut)
-    return JsonLayout(document.what, document.where, (*filter(None, [document.note]), *cut))
+    if document.is_line:
+        return JsonLayout()
+    return JsonLayout("record", (document.note,) * bool(document.note))
 
 
 def _parsed(unit: Unit, encoding: str, lists: str = "") -> Iterator[tuple[Parsed, RecordSource]]:
@@ -161,7 +154,7 @@ def _parsed(unit: Unit, encoding: str, lists: str = "") -> Iterator[tuple[Parsed
 
 def _record(value: Any, what: str, lists: str = "") -> dict[str, Any] | BadValue:
     if isinstance(value, dict | BadValue):
-        return _whole(value) if isinstance(value, dict) else value
+        return _joined(value) if isinstance(value, dict) else value
     if lists and isinstance(value, list):
         return {lists: value}
     return {"text": value} if isinstance(value, str) else BadValue(f"the {what} is not a JSON object")
@@ -181,20 +174,13 @@ def _loaded(data: bytes, encoding: str) -> Any:
         return BadValue(f"the line is not JSON ({first_line(error)})")
 
 
-def _whole(record: dict[str, Any]) -> dict[str, Any]:
-    """Give a tweet its whole text, if ``text`` is cut, and join the parts of a message of Telegram."""
-    text, again = record.get("text"), record.get("retweeted_status")
-    if isinstance(text, list) and any(isinstance(part, dict) for part in text):
-        parts: list[Any] = [part.get("text") if isinstance(part, dict) else part for part in text]
-        return {**record, "text": "".join(parts)} if all(isinstance(part, str) for part in parts) else record
-    for outer, name in _WHOLE.items():
-        inner = record.get(outer)
-        if isinstance(inner, dict) and isinstance(inner.get(name), str):
-            return {**record, "text": inner[name]}
-    if isinstance(again, dict) and isinstance(text, str) and text.startswith("RT @") and text.endswith("…"):
-        start, colon, _ = text.partition(": ")
-        return {**record, "text": f"{start}{colon}{_whole(again).get('text', text)}"}
-    return record
+def _joined(record: dict[str, Any]) -> dict[str, Any]:
+    """Join the parts of the text of a message of Telegram."""
+    text = record.get("text")
+    if not (isinstance(text, list) and any(isinstance(part, dict) for part in text)):
+        return record
+    parts: list[Any] = [part.get("text") if isinstance(part, dict) else part for part in text]
+    return {**record, "text": "".join(parts)} if all(isinstance(part, str) for part in parts) else record
 
 
 def _nested(options: Any, wanted: Collection[str] | None) -> list[str]:

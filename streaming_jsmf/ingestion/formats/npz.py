@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from scipy.sparse import load_npz
 
@@ -32,13 +31,6 @@ def read(path: str, options: Any) -> Iterator[pa.RecordBatch]:
                 f"it is read whole, which takes {2 * size:,} bytes, and the machine has {most:,} bytes of memory; "
                 "write it in parts"
             )
-        stream.seek(0)
-        with np.load(stream) as arrays:  # SciPy leaves out values behind the last row
-            indptr = arrays["indptr"] if "indptr" in arrays else np.zeros(0)
-            if len(indptr) and indptr[0] != 0:
-                raise UnreadableError("indptr does not start with 0; write the matrix again")
-            if len(indptr) and indptr[-1] != len(arrays["indices"]):
-                raise UnreadableError("indptr does not end with the number of values; write the matrix again")
         stream.seek(0)
         matrix: Any = load_npz(stream)
     yield from batches_of(matrix.tocsr(), words(path, options))

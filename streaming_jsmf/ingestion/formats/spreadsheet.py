@@ -158,7 +158,9 @@ def _names(head: Sequence[tuple[int, list[Any]]], options: Any) -> tuple[Sequenc
     """Return the names, and the number of rows before the first record; ``head`` are the first rows."""
     given, width, skipped = options.columns, len(head[0][1]), options.skip_lines or 0
     if given and len(given) != width:
-        raise UnreadableError(f"its sheet has {width} columns, and {option.columns} gives {len(given)} names")
+        raise UnreadableError(
+            f"its sheet has {width} columns; {option.columns(','.join(given))} must name each of them"
+        )
     before = sum(number < skipped for number, _ in head)
     if options.header == "none":
         return given or numbered(width), before

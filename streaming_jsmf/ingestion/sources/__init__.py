@@ -1,6 +1,5 @@
-"""Readers of users' files: documents as batches of bags, with a location for every record.
+"""What readers and formats share: their protocol, files and streams, values, and documents made of records.
 
-``protocol`` defines readers and formats, ``listing`` finds files, ``probe`` looks at their start, and ``guess`` lists
-the readers and chooses one. Only ``streams`` opens and decompresses files. ``adapter`` makes documents of records. A
-new reader is one module and one line in ``guess``.
+``protocol`` defines readers and formats, ``listing`` finds files, only ``streams`` opens and decompresses them, and
+``adapter`` makes documents of records.
 """

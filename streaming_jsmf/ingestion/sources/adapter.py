@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,6 +22,8 @@ from streaming_jsmf.ingestion.sources.matrices import BAGS, bags_of, list_faults
 from streaming_jsmf.ingestion.sources.protocol import (
     BadRecords,
     Batch,
+    Format,
+    Reader,
     Records,
     Source,
     Unit,
@@ -35,6 +37,7 @@ from streaming_jsmf.ingestion.sources.values import (
     invalid_rows,
     is_text,
     mended,
+    require_columns,
     storable,
     without_surrogates,
 )
@@ -43,6 +46,54 @@ from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, languages_of
 from streaming_jsmf.validation import is_utf8
 
 _LARGEST_ID = 2**63 - 1
+
+
+class RecordFiles(Reader):
+    """Base of readers of files, each of which has a format."""
+
+    @abstractmethod
+    def format(self, path: str) -> Format:
+        """Return the format of a file. Raises UnreadableError if it is unknown."""
+
+    def format_of(self, unit: Unit) -> Format:
+        """Return the format of a unit."""
+        return self.format(unit.path)
+
+    def parts(self, path: str) -> Sequence[Unit]:
+        return self.format(path).units(path, self.options)
+
+    def beginning(self, unit: Unit) -> Unit:
+        return self.format_of(unit).beginning(unit)
+
+    def place(self, unit: Unit, row: int) -> str:
+        return self.format_of(unit).place(unit, row)
+
+    def first_row(self, unit: Unit) -> int:
+        return self.format_of(unit).first_row(unit)
+
+    @property
+    def required(self) -> Sequence[str]:
+        """The columns that each file must have."""
+        return ()
+
+    @property
+    def wanted(self) -> Collection[str] | None:
+        """The columns that are read; None for all."""
+        return None
+
+    def of_path(self, path: str) -> Mapping[str, str | None]:  # noqa: ARG002
+        """Return values of columns that the path of a file gives."""
+        return {}
+
+    def records(self, unit: Unit, bad: BadRecords) -> Iterator[Records]:
+        """As of ``TextReader``."""
+        form, added, required = self.format_of(unit), self.of_path(unit.path), self.required
+        for records in form.records(unit, self.options, bad, self.wanted):
+            if not records.columns.keys() >= {*required}:
+                require_columns(required, form.names(unit.path, self.options))
+            n = len(records.rows)
+            more = {name: pa.array([value] * n, pa.string()) for name, value in added.items()}
+            yield replace(records, columns={**more, **records.columns})
 
 
 class RecordReader(Source):
@@ -60,10 +111,8 @@ class RecordReader(Source):
         faults = {**headers_again(records.columns), **faults}
         if not faults:
             return records
-        original = records.original
-        if original is None:
-            original = partial(as_json, pa.record_batch(dict(records.columns)))
-        else:
+        original = original_of(records)
+        if records.original is not None:
             texts = {i: original(i).decode("utf-8", "surrogateescape") for i in faults}
             faults = {i: f"{why}{encoding_hint() * (not is_utf8(texts[i]))}" for i, why in faults.items()}
         good = bad.refuse_rows(records.rows, faults, original)
@@ -182,6 +231,11 @@ class TextReader(RecordReader):
             boilerplate=tokens.boilerplate,
             forms=tokens.forms,
         )
+
+
+def original_of(records: Records) -> Callable[[int], bytes]:
+    """Return the function from the index of a record to its bytes, for the quarantine."""
+    return records.original or partial(as_json, pa.record_batch(dict(records.columns)))
 
 
 def numbered(batches: Iterable[Batch], bad: BadRecords) -> Iterator[Batch]:

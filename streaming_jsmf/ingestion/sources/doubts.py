@@ -11,11 +11,8 @@ import pyarrow.compute as pc
 
 from streaming_jsmf.corpus.footer import is_string
 
-_SAMPLED, _FEWEST, _SHARE = (
-    1000,
-    3,
-    10,
-)  # texts of a batch; one in so many texts beyond ASCII, or texts, has a sign
+#: Texts of a batch that are looked at; at least so many, and one in so many of those beyond ASCII, have a sign.
+_SAMPLED, _FEWEST, _SHARE = 1000, 3, 10
 #: Characters of cp1252 for the bytes 128 to 159; those that it lacks stay controls, as in Latin-1.
 _OF_CP1252 = {ord(bytes([byte]).decode("cp1252", "ignore") or chr(byte)): byte for byte in range(128, 160)}
 _MARKS = "".join(map(chr, {*range(0x80, 0xC0), *_OF_CP1252}))

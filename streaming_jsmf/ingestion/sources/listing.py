@@ -5,10 +5,11 @@ from __future__ import annotations
 import fnmatch
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from fsspec.utils import glob_translate
 
@@ -38,6 +39,11 @@ _ABOUT = ("readme", "license", "licence", "citation")
 _ABOUT_NAMES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "cache-*.arrow")
 
 _ABOUT_SUFFIXES = ("", ".txt", ".md", ".rst", ".html", ".pdf", ".cff", ".bib")
+
+#: A file of an export of Slack: the messages of a day, in the folder of a channel.
+_OF_CHANNEL = re.compile(r"(?:^|[/=])([^/=]+)/[0-9]{4}-[0-9]{2}-[0-9]{2}[.]json$")
+#: What Hive and Spark write for a missing value.
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 class NoFilesError(InputError):
@@ -194,11 +200,12 @@ def _address(fs: Any, root: str, base: str, name: str) -> str:
 
 def files_for(
     reader: str, patterns: Sequence[str], root: str, path: str | None, names: Sequence[str] | None,
-    beside: Sequence[str],
+    beside: Sequence[str], suited: Callable[[str, Sequence[str]], Sequence[str]],
 ) -> tuple[str, tuple[str, ...]]:  # fmt: skip
     """Return the root and the files that a reader reads there, except those in ``beside``, such as word lists.
 
-    ``path`` and ``names`` choose among the files. Raises InputError if no file is left.
+    ``path`` and ``names`` choose among the files; of files whose names do not match the ``patterns``, those are
+    taken whose contents are ``suited``. Raises InputError if no file is left.
     """
     if path is not None:
         root = inside(root, path)
@@ -228,9 +235,7 @@ def files_for(
         path for path in found if any(fnmatch.fnmatch(bare_name(path), pattern) for pattern in patterns)
     )
     if not taken:
-        from streaming_jsmf.ingestion.sources.probe import suited  # the formats take .3 s to import
-
-        taken = suited(reader, found)
+        taken = tuple(suited(reader, found))
     if not taken:
         raise NoFilesError(
             f"none of the {len(found)} files at {root} is {' or '.join(patterns)}; "
@@ -240,3 +245,22 @@ def files_for(
         shown = listed(file_name(path).name for path in others)
         logger.warning("not read, because the reader %s takes other files: %s", reader, shown)
     return root, taken
+
+
+def names_in_folders(root: str, path: str) -> dict[str, str | None]:
+    """Return names and values of folders below the source, such as year=1999 as Hive and Spark write them."""
+    below = _below(root, path)
+    pairs = (folder.partition("=") for folder in below.split("/")[:-1])
+    values = {name: unquote(value) for name, equals, value in pairs if name and equals}
+    if channel := _OF_CHANNEL.search(below):
+        values["channel"] = channel[1]
+    return {name: None if value == _NO_VALUE else value for name, value in values.items()}
+
+
+def _below(root: str, path: str) -> str:
+    """The path of a file below its source."""
+    source = re.sub(r"/[^/]*[*?[].*", "", root)
+    if is_chain(path) and not is_chain(root):
+        member, _, archive = path.partition("::")
+        return f"{archive.removeprefix(source)}/{member.partition('://')[2]}"
+    return path.removeprefix(source) if path.startswith(source) else ""

@@ -54,14 +54,9 @@ class Limits:
     LARGEST_NAMES: int = 64 << 20
     #: Columns of metadata that the first records of a source lack. Values as names would need one for each record.
     LATE_COLUMNS: int = 200
-    #: Of the small arrays of a matrix (shape and format), which are read whole.
-    LARGEST_SCALAR: int = 4096
-    #: Compression ratio; deflate reaches 1032 on zeros.
-    LARGEST_PACKING: int = 1100
     #: Empty documents in a file of counts, so that a wrong digit in its header does not create billions. The largest
-    #: known file has 6.8 million, about 600 per line of counts; the largest UCI data set has 8.2 million documents.
+    #: known file has 6.8 million; the largest UCI data set has 8.2 million documents.
     EMPTY_DOCUMENTS: int = 10_000_000
-    EMPTY_DOCUMENTS_PER_BYTE: int = 100
 
 
 #: Looked up at use, so that tests can change them in one place.

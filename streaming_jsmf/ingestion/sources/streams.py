@@ -42,20 +42,20 @@ from streaming_jsmf.storage.paths import (
 T = TypeVar("T")
 TABLE_PATTERNS = (*(f"*{suffix}" for suffix in PARQUET_SUFFIXES), "*.csv", "*.tsv", "*.dat", "*.txt")
 
-#: Limits what the rest of a process may take: memory in bytes, and CPU time (not wall time: a slow disk is no damage).
+#: Limits the memory, in bytes, that the rest of a process may take.
 _LIMITED = """
 import json, os, resource, sys
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
-memory, seconds, *given = json.loads(sys.argv[1])
-for kind, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CPU, seconds), (resource.RLIMIT_CORE, 0)):
+memory, *given = json.loads(sys.argv[1])
+for kind, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0)):
     if not 0 <= resource.getrlimit(kind)[0] < most:
         resource.setrlimit(kind, (most, most + 1))
 """
 
 
-def trial(code: str, given: Sequence[Any], memory: int, seconds: int = 1 << 30, data: bytes = b"") -> int:
+def trial(code: str, given: Sequence[Any], memory: int, data: bytes) -> int:
     """Run code on the list ``given`` and the input ``data`` in a process of its own; return as it exits."""
-    command = [sys.executable, "-P", "-c", _LIMITED + code, json.dumps([memory, seconds, *given])]
+    command = [sys.executable, "-P", "-c", _LIMITED + code, json.dumps([memory, *given])]
     return subprocess.run(command, input=data, capture_output=True, check=False).returncode
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,40 +12,35 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import RatingsOptions, ReaderName
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.formats.delimited import DELIMITED
 from streaming_jsmf.ingestion.formats.parquet import PARQUET
-from streaming_jsmf.ingestion.sources.group_by import read_bucket, write_buckets
+from streaming_jsmf.ingestion.readers.group_by import read_bucket, write_buckets
+from streaming_jsmf.ingestion.readers.probe import is_parquet
+from streaming_jsmf.ingestion.sources.adapter import RecordFiles, original_of
 from streaming_jsmf.ingestion.sources.matrices import NO_COUNT, are_counts
-from streaming_jsmf.ingestion.sources.probe import is_parquet
 from streaming_jsmf.ingestion.sources.protocol import (
     BadRecords,
     Format,
     Records,
     Unit,
     UnreadableError,
-    limits,
 )
-from streaming_jsmf.ingestion.sources.record_files import RecordFiles
 from streaming_jsmf.ingestion.sources.streams import (
     TABLE_PATTERNS,
     find_beside,
     is_compressed,
     open_parquet_source,
-    open_raw,
     size_of,
 )
 from streaming_jsmf.ingestion.sources.values import (
     as_bytes,
-    as_json,
     invalid_rows,
     is_text,
     require_columns,
-    value_type,
 )
 
 BUCKET_BYTES = 64 << 20
@@ -72,31 +67,6 @@ class TriplesSource(RecordFiles):
 
     def format(self, path: str) -> Format:
         return PARQUET if is_parquet(path) else DELIMITED
-
-    def units(self) -> Sequence[Unit]:
-        """Return the units of all files. Raises InputError if there is no file or types differ."""
-        kinds = [(path, kind) for path in self.files if (kind := self._kind(path)) is not None]
-        for path, kind in kinds[1:]:
-            if kind != kinds[0][1]:
-                raise InputError(
-                    f"{path} has {kind}, {kinds[0][0]} has {kinds[0][1]}; make the columns of the same types"
-                )
-        return super().units()
-
-    def _kind(self, path: str) -> str | None:
-        """Describe the types of ids and counts of a file; None if columns are missing, which reading reports."""
-        document, _, *count = self.options.roles
-        is_number, of_counts = self.options.integer_ids, pa.string() if count else None
-        if is_parquet(path):
-            try:
-                with open_parquet_source(path) as file:
-                    schema = file.schema_arrow
-                require_columns([document, *count], schema.names)
-            except UnreadableError:
-                return None
-            is_number = pa.types.is_integer(schema.field(document).type)
-            of_counts = schema.field(count[0]).type if count else None
-        return f"{'int64' if is_number else 'string'} ids and {self.count_kind(of_counts)} counts"
 
     def count_kind(self, kind: Any) -> str:
         """Return "int" or "float" for the Arrow type of the count column, or None without counts."""
@@ -126,10 +96,9 @@ class TriplesSource(RecordFiles):
                     codes, values, wrong = coded(records.columns[name], name, convert, numbers=i == 2)
                     columns.append((codes, values))
                     reasons = wrong | reasons
-                assert records.original is not None
                 kept: Any = slice(None)
                 if reasons:
-                    kept = bad.refuse_rows(records.rows, reasons, records.original)
+                    kept = bad.refuse_rows(records.rows, reasons, original_of(records))
                 keys = [pa.DictionaryArray.from_arrays(of[kept], values) for of, values in columns[:2]]
                 counts = np.ones(len(keys[0]), np.int32)
                 for codes, values in columns[2:]:
@@ -138,12 +107,9 @@ class TriplesSource(RecordFiles):
 
     def _records(self, unit: Unit, bad: BadRecords) -> Iterator[Records]:
         """Yield the rows of a unit, which have the columns. Raises UnreadableError if the file lacks one."""
-        roles = self.options.roles
-        if is_parquet(unit.path):
-            yield from _rows_of_parquet(unit, roles)
-            return
-        require_columns(roles, DELIMITED.names(unit.path, self.options))
-        yield from DELIMITED.records(unit, self.options, bad, roles)
+        form, roles = self.format(unit.path), self.options.roles
+        require_columns(roles, form.names(unit.path, self.options))
+        yield from form.records(unit, self.options, bad, roles)
 
     def words(self, path: str) -> Convert:  # noqa: ARG002
         """Return how the words of a file are converted. Raises InputError if that is not possible."""
@@ -226,17 +192,13 @@ class RatingsSource(TriplesSource):
 def read_names(path: str, options: RatingsOptions) -> dict[str, str]:
     """Read distinct names by item, in one pass with the names in memory; shared names become "name (item)".
 
-    Raises InputError if the file cannot be read or the names exceed 64 MB, and for the first line that is malformed,
-    empty, or gives an item a second name.
+    Raises InputError if the file cannot be read, and for the first line that is malformed, empty, or gives an item a
+    second name.
     """
-    unit, found, size = Unit(path), dict[str, str](), 0
+    unit, found = Unit(path), dict[str, str]()
     bad = BadRecords("quarantine", unit, DELIMITED.place)
     try:
         for records in _name_records(unit, options, bad):
-            size += sum(values.nbytes for values in records.columns.values())
-            if size > limits.LARGEST_NAMES:
-                most = limits.LARGEST_NAMES >> 20
-                raise UnreadableError(f"names take more than {most} MB; leave out items without ratings")
             _add_names(found, records, bad)
     except UnreadableError as error:
         raise InputError(f"{path}: {error}") from error
@@ -269,24 +231,6 @@ def _add_names(found: dict[str, str], records: Records, bad: BadRecords) -> None
     bad.refuse_rows(records.rows, faults, lambda _: None)
 
 
-def _rows_of_parquet(unit: Unit, names: Sequence[str]) -> Iterator[Records]:
-    row = 0
-    with open_raw(unit.path) as stream, open_parquet_source(unit.path) as footer:
-        schema = footer.schema_arrow
-        require_columns(names, schema.names)
-        for name in names:
-            if pa.types.is_nested(kind := schema.field(name).type):
-                raise UnreadableError(f"column {name!r} is {kind}; it must hold strings or numbers")
-        # Keep strings as dictionary codes, as most writers store them, which halves the time.
-        file = pq.ParquetFile(stream, metadata=footer.metadata, read_dictionary=list(names))
-        groups = list(range(unit.start, unit.stop or file.metadata.num_row_groups))
-        size = max(1, limits.BATCH_VALUES // 4)  # while they are checked, rows take several times their size
-        for batch in file.iter_batches(size, row_groups=groups, columns=list(names), use_threads=False):
-            columns = {name: batch.column(name) for name in names}
-            yield Records(np.arange(row, row + batch.num_rows), columns, partial(as_json, batch))
-            row += batch.num_rows
-
-
 def coded(
     column: Any, name: str, convert: Convert, *, numbers: bool = False
 ) -> tuple[NDArray[np.int32], Any, dict[int, str]]:
@@ -295,22 +239,17 @@ def coded(
     Returns the index of each row's value, the converted values, and why rows cannot be used: nulls, strings that are
     empty or not UTF-8, and those that ``convert`` refuses. Raises UnreadableError for other types.
     """
-    kind = value_type(column.type)
+    kind = column.type
     if not (is_text(kind) or pa.types.is_integer(kind) or (numbers and pa.types.is_floating(kind))):
         wanted = "numbers" if numbers else "strings or integers"
         raise UnreadableError(f"column {name!r} is {kind}; it must hold {wanted}")
-    if numbers and kind == column.type and not is_text(kind):
+    if numbers and not is_text(kind):
         codes = np.where(np.asarray(column.is_null()), -1, np.arange(len(column), dtype=np.int32))
         values = column.fill_null(0)
     else:
-        if not pa.types.is_dictionary(column.type):
-            column = column.dictionary_encode()
+        column = column.dictionary_encode()
         codes = np.asarray(column.indices.fill_null(-1)).astype(np.int32, copy=False)
         values = column.dictionary
-    if len(codes) and not (codes.min() >= -1 and codes.max() < len(values)):
-        raise UnreadableError(
-            f"column {name!r} has a code that is missing in its dictionary; it is damaged: fetch it again"
-        )
     values, unusable = checked_texts(values) if is_text(kind) else (values, {})
     values, refused = convert(values)
     faults = refused | unusable

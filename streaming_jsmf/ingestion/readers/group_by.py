@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.bags import LARGEST_COUNT, Bags
-from streaming_jsmf.errors import StoreError
+from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.repeats import hash_values
 from streaming_jsmf.ingestion.sources.matrices import row_cuts, too_large
 from streaming_jsmf.ingestion.sources.protocol import BadRecords, Batch, limits
@@ -61,7 +61,8 @@ def read_bucket(files: Sequence[StorePath], bucket: int, n_buckets: int, bad: Ba
 
     Documents are sorted by id and words by bytes, so the result does not depend on the order of files or rows, to the
     last bit. Sums above the largest count go to ``bad``. ``rows`` number the documents of the bucket. Memory: a few
-    times the bucket. Raises StoreError for a file that is missing, damaged, or of another source.
+    times the bucket. Raises StoreError for a file that is missing
+    or damaged, and InputError if files differ in types.
     """
     parts = []
     for path in files:
@@ -69,8 +70,12 @@ def read_bucket(files: Sequence[StorePath], bucket: int, n_buckets: int, bad: Ba
         parts += [part] if len(part) else []
     if not parts:
         return
-    if any(part.schema != parts[0].schema for part in parts):
-        raise StoreError("the scattered files have different columns; remove them and run again")
+    kinds = [" and ".join(map(str, part.schema.types[::2])) for part in parts]
+    for other in {*kinds} - {kinds[0]}:
+        raise InputError(
+            f"documents and counts are {kinds[0]} in some files and {other} in others; make the columns of the same "
+            "types"
+        )
     table = pa.concat_tables(parts)
     documents, rows = _ranked(table.column("document"))
     words, ids = _ranked(table.column("word"))

@@ -54,8 +54,8 @@ SAMPLE = 1 << 16  # bytes that show what a file holds
 
 _SAMPLE_LINES = 20
 
-#: The start of an array of objects, also in JavaScript, and of a dict of Python, for which the reader has the reason.
-_ARRAY = re.compile(rb"\s*(?:[\w.$][\w.$ ]*[=(]\s*)?\[\s*\{|\s*\{'\w+': ")
+#: The start of an array of objects, and of a dict of Python, for which the reader has the reason.
+_ARRAY = re.compile(rb"\s*\[\s*\{|\s*\{'\w+': ")
 
 _MBOX = re.compile(rb"From (?=\S.*[0-9]:[0-9]{2}).*\n[!-9;-~]+:")
 
@@ -104,7 +104,7 @@ def suited(reader: str, paths: Sequence[str]) -> tuple[str, ...]:
 def contents(head: bytes) -> str:
     """Return what the first bytes of a file show; "" for none.
 
-    That is parquet, json (an array of objects, or one object per line), mbox, marked (several texts with tags), mail,
+    That is parquet, json (an array of objects, or one object per line), marked (several texts with tags), mail,
     delimited (surely a table with a header), lines (of a log, a chat or another table), binary or text.
     """
     head = head.removeprefix(codecs.BOM_UTF8)
@@ -115,12 +115,12 @@ def contents(head: bytes) -> str:
         return "parquet" if head.startswith(b"PAR1") else "binary" if lines else ""
     if _ARRAY.match(head) or _most(_is_object, lines):
         return "json"
-    if _MBOX.match(head):
-        return "mbox"
     if len(_MARKED.findall(head[: head.rfind(b">") + 1])) > 1:
         return "marked"
     header = re.split(rb"\r?\n\r?\n", head, maxsplit=1)[0].splitlines()
-    if all(map(_HEADER.match, header)) and len({*_MAIL_FIELDS.findall(b"\n".join(header))}) > 1:
+    if _MBOX.match(head) or (
+        all(map(_HEADER.match, header)) and len({*_MAIL_FIELDS.findall(b"\n".join(header))}) > 1
+    ):
         return "mail"
     if is_table(head[: whole_lines(head)] if is_cut else head):
         return "delimited"

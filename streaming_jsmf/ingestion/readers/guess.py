@@ -31,11 +31,10 @@ from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.errors import InputError, Option, option
 from streaming_jsmf.ingestion.formats.delimited import DELIMITED
 from streaming_jsmf.ingestion.formats.json_records import JSON
-from streaming_jsmf.ingestion.sources.bag_of_words import BagSource, BasketSource
-from streaming_jsmf.ingestion.sources.counted import DocwordSource, H5adSource, MatrixMarketSource, NpzSource
-from streaming_jsmf.ingestion.sources.functions import FunctionSource
-from streaming_jsmf.ingestion.sources.listing import files_for, inside, is_about, is_word_list, list_files
-from streaming_jsmf.ingestion.sources.probe import (
+from streaming_jsmf.ingestion.readers.bag_of_words import BagSource, BasketSource
+from streaming_jsmf.ingestion.readers.counted import DocwordSource, H5adSource, MatrixMarketSource, NpzSource
+from streaming_jsmf.ingestion.readers.functions import FunctionSource
+from streaming_jsmf.ingestion.readers.probe import (
     FORMATS,
     SAMPLE,
     Table,
@@ -43,12 +42,14 @@ from streaming_jsmf.ingestion.sources.probe import (
     contents,
     contents_of,
     format_of,
+    suited,
 )
+from streaming_jsmf.ingestion.readers.record_files import LineSource, TextSource
+from streaming_jsmf.ingestion.readers.text_files import File, MailSource, TextFilesSource, files_in_tar
+from streaming_jsmf.ingestion.readers.triples import RatingsSource, TriplesSource
+from streaming_jsmf.ingestion.sources.listing import files_for, inside, is_about, is_word_list, list_files
 from streaming_jsmf.ingestion.sources.protocol import PATH_OPTIONS, Source, UnreadableError
-from streaming_jsmf.ingestion.sources.record_files import LineSource, TextSource
 from streaming_jsmf.ingestion.sources.streams import bare_suffix, file_name, is_archive, is_tar
-from streaming_jsmf.ingestion.sources.text_files import File, MailSource, TextFilesSource, files_in_tar
-from streaming_jsmf.ingestion.sources.triples import RatingsSource, TriplesSource
 from streaming_jsmf.ingestion.sources.values import as_bytes, holds_strings, is_code, is_text, listed
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
@@ -108,7 +109,13 @@ def open_source(
     stop_words : Words that the stemmer leaves unchanged.
     """
     root, found = files_for(
-        reader, READERS[reader].patterns, normalize(location), options.member, files, files_named(options)
+        reader,
+        READERS[reader].patterns,
+        normalize(location),
+        options.member,
+        files,
+        files_named(options),
+        suited,
     )
     words = Tokenizer()
     if isinstance(options, TokenOptions):
@@ -119,11 +126,10 @@ def open_source(
 
 # Guessing
 
-_BY_SUFFIX: dict[str, ReaderName] = {
-    ".npz": "npz",
-    ".mtx": "matrix-market",
-    ".mm": "matrix-market",
-    ".h5ad": "h5ad",
+_BY_SUFFIX = {
+    pattern.removeprefix("*"): source.reader
+    for source in (NpzSource, MatrixMarketSource, H5adSource)
+    for pattern in source.patterns
 }
 #: Suffixes of record files; a folder with other files has one document per file, unless their contents are records.
 _RECORDS = {*_BY_SUFFIX, *FORMATS, ".dat", ".data", ".baskets"}
@@ -240,7 +246,7 @@ def _require_read(root: str, suffixes: set[str]) -> None:
 
 def _by_contents(root: str, files: Sequence[str], kinds: set[str]) -> ReaderName | None:
     """Return the reader of files whose suffixes say nothing, given what some of them hold; None for a table."""
-    if any(bare_suffix(path) in _MAIL for path in files) or (kinds and kinds <= {"mail", "mbox"}):
+    if any(bare_suffix(path) in _MAIL for path in files) or kinds == {"mail"}:
         return "mail"
     if "marked" in kinds:
         raise InputError(
@@ -314,20 +320,11 @@ def _guess_text(table: Table) -> Guess:
     with suppress(InputError):
         columns = table.columns
     name = _text_column(columns) or _longest_column(columns)
-    full = _column(columns, "fulltext") if name == "text" else None  # of tweets, whose ``text`` may be cut
-    if full and len(columns[full].drop_null()) >= len(columns["text"].drop_null()):
-        name = _longest_column({key: columns[key] for key in ("text", full)})
-    if (name == "text" and not full) or not columns:
+    if name == "text" or not columns:
         return Guess("text")
     if name is not None:
         note = f"the texts are taken from the column {name!r}; {option.text('NAME')} names another"
         return Guess("text", {"text": [name]}, note)  # commas would separate names
-    top = [name for name in columns if not _is_within(name, columns)]
-    if all(len(columns[name]) == 1 and is_list(columns[name].type) for name in top):
-        raise InputError(
-            f"{table.files[0]} holds one object with the lists {listed(top)}, and no records; write an object for "
-            "each record, one per line"
-        )
     strings = [name for name, values in columns.items() if _may_be_texts(values)]
     raise InputError(
         f"{table.files[0]} has no column of texts among {table.listed()}; name it with "

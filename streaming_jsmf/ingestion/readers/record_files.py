@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
-
-import pyarrow as pa
 
 from streaming_jsmf.config import ReaderName, TextOptions
 from streaming_jsmf.errors import InputError, option
@@ -16,23 +14,12 @@ from streaming_jsmf.ingestion.formats.csv_layout import CsvLayout
 from streaming_jsmf.ingestion.formats.delimited import DELIMITED
 from streaming_jsmf.ingestion.formats.json_records import JSON, JsonLayout
 from streaming_jsmf.ingestion.formats.lines import LINES
-from streaming_jsmf.ingestion.formats.parquet import PARQUET
-from streaming_jsmf.ingestion.sources.adapter import TextReader
-from streaming_jsmf.ingestion.sources.folders import names_in_folders
-from streaming_jsmf.ingestion.sources.probe import FORMATS, format_of, is_parquet
-from streaming_jsmf.ingestion.sources.protocol import (
-    BadRecords,
-    Format,
-    Reader,
-    Records,
-    Unit,
-    UnreadableError,
-)
+from streaming_jsmf.ingestion.readers.probe import FORMATS, format_of, is_parquet
+from streaming_jsmf.ingestion.sources.adapter import RecordFiles, TextReader
+from streaming_jsmf.ingestion.sources.listing import names_in_folders
+from streaming_jsmf.ingestion.sources.protocol import Format, Unit, UnreadableError
 from streaming_jsmf.ingestion.sources.streams import bare_suffix, of_first_readable, size_of
-from streaming_jsmf.ingestion.sources.values import (
-    id_name,
-    require_columns,
-)
+from streaming_jsmf.ingestion.sources.values import id_name, require_columns
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 
@@ -42,38 +29,14 @@ logger = logging.getLogger(__name__)
 _OF_LAYOUTS: dict[type, Format] = {CsvLayout: DELIMITED, JsonLayout: JSON}
 
 
-class RecordFiles(Reader):
-    """Base of readers of files, each of which has a format."""
-
-    def format(self, path: str) -> Format:
-        """Return the format of a file: Parquet by suffix, else lines. Raises UnreadableError if it is unknown."""
-        return PARQUET if is_parquet(path) else LINES
-
-    def format_of(self, unit: Unit) -> Format:
-        """Return the format of a unit, for which its file is not opened if the layout of that was found."""
-        return _OF_LAYOUTS.get(type(unit.layout)) or self.format(unit.path)
-
-    def parts(self, path: str) -> Sequence[Unit]:
-        return self.format(path).units(path, self.options)
-
-    def beginning(self, unit: Unit) -> Unit:
-        return self.format_of(unit).beginning(unit)
-
-    def place(self, unit: Unit, row: int) -> str:
-        return self.format_of(unit).place(unit, row)
-
-    def first_row(self, unit: Unit) -> int:
-        return self.format_of(unit).first_row(unit)
-
-
 class LineSource(RecordFiles, TextReader):
     """Reader "lines": each line of a file that is not blank is a document without an id."""
 
     reader = "lines"
     patterns = ("*.txt", "*.text")
 
-    def records(self, unit: Unit, bad: BadRecords) -> Iterator[Records]:
-        return LINES.records(unit, self.options, bad)
+    def format(self, path: str) -> Format:  # noqa: ARG002
+        return LINES
 
 
 @dataclass(frozen=True)
@@ -114,6 +77,10 @@ class TextSource(RecordFiles, TextReader):
             )
         return found
 
+    def format_of(self, unit: Unit) -> Format:
+        # The file is not opened if its layout was found.
+        return _OF_LAYOUTS.get(type(unit.layout)) or self.format(unit.path)
+
     @property
     def contents(self) -> tuple[str, ...]:
         found: tuple[str, ...] = self.options.text
@@ -132,12 +99,12 @@ class TextSource(RecordFiles, TextReader):
     def _first_names(self) -> list[str]:
         asked = () if self.options.metadata == "all" else self.options.metadata
         if asked:
-            of_folders = {name for path in self.files for name in names_in_folders(self.root, path)}
+            of_folders = {name for path in self.files for name in self.of_path(path)}
             asked = [name for name in asked if name not in of_folders]
 
         def names_of(path: str) -> list[str]:
             names = self.format(path).names(path, self.options)
-            require_columns([*self._required(), *asked], names)
+            require_columns([*self.required, *asked], names)
             return names
 
         hint = f"give a file of texts, and name the column with {option.text('NAME')}"
@@ -154,17 +121,15 @@ class TextSource(RecordFiles, TextReader):
                 return replace(self, files=filled).units()
         return super().units()
 
-    def _required(self) -> list[str]:
+    @property
+    def required(self) -> Sequence[str]:
         return [*self.contents, *([self.options.id] if self.id_was_named else [])]
 
-    def records(self, unit: Unit, bad: BadRecords) -> Iterator[Records]:
-        options, folders, wanted = self.options, names_in_folders(self.root, unit.path), None
-        form = self.format_of(unit)
-        if options.metadata != "all":
-            wanted = {*self._required(), *filter(None, [self.id_column]), *options.metadata}
-        for records in form.records(unit, options, bad, wanted):
-            if not records.columns.keys() >= {*self._required()}:
-                require_columns(self._required(), form.names(unit.path, options))
-            n = len(records.rows)
-            added = {name: pa.array([value] * n, pa.string()) for name, value in folders.items()}
-            yield replace(records, columns={**added, **records.columns})
+    @property
+    def wanted(self) -> Collection[str] | None:
+        if self.options.metadata == "all":
+            return None
+        return {*self.required, *filter(None, [self.id_column]), *self.options.metadata}
+
+    def of_path(self, path: str) -> Mapping[str, str | None]:
+        return names_in_folders(self.root, path)

@@ -16,14 +16,14 @@ from streaming_jsmf.corpus.bags import Bags, Place, RecordError, checked_bags
 from streaming_jsmf.corpus.footer import check_columns, is_list, is_string
 from streaming_jsmf.corpus.format import find_shards, find_vocabulary, open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, Json
-from streaming_jsmf.corpus.metadata import id_column, without_views
+from streaming_jsmf.corpus.metadata import id_column
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.formats.json_records import JSON, lists_of
-from streaming_jsmf.ingestion.formats.lines import Gathered, gathered, line_records, text_of
+from streaming_jsmf.ingestion.formats.lines import LINES, Gathered, gathered, line_records, text_of
 from streaming_jsmf.ingestion.formats.parquet import PARQUET
-from streaming_jsmf.ingestion.sources.adapter import RecordReader, TextReader
-from streaming_jsmf.ingestion.sources.probe import FORMATS, format_of, is_parquet
+from streaming_jsmf.ingestion.readers.probe import FORMATS, format_of
+from streaming_jsmf.ingestion.sources.adapter import RecordFiles, RecordReader, TextReader
 from streaming_jsmf.ingestion.sources.protocol import (
     BadRecords,
     Batch,
@@ -32,14 +32,13 @@ from streaming_jsmf.ingestion.sources.protocol import (
     Unit,
     UnreadableError,
 )
-from streaming_jsmf.ingestion.sources.record_files import RecordFiles
 from streaming_jsmf.ingestion.sources.streams import (
     TABLE_PATTERNS,
     is_archive,
     of_first_readable,
     open_parquet_source,
 )
-from streaming_jsmf.ingestion.sources.values import listed, require_columns, value_type
+from streaming_jsmf.ingestion.sources.values import require_columns, value_type
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.stop_words import NONE as NO_STOP_WORDS
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
@@ -51,13 +50,13 @@ from streaming_jsmf.storage.paths import exists, join, normalize
 class BagSource(RecordFiles, RecordReader):
     """Reader "bag-of-words-parquet": list columns ``ids`` and ``counts``; further columns are metadata.
 
-    ``found_id`` is the column of the ids. ``kinds`` says what the counts and named ids are in the first readable file,
-    such as "counts: floats, id: strings"; all files must have the same. ``fingerprint`` is that of a corpus, or None.
+    ``found_id`` is the column of the ids. ``has_floats`` says whether counts are floating-point numbers in the first
+    readable file; all files must have the same. ``fingerprint`` is that of a corpus, or None.
     """
 
     vocabulary_path: str
     found_id: str | None
-    kinds: str
+    has_floats: bool
     fingerprint: str | None = None
 
     reader = "bag-of-words-parquet"
@@ -86,15 +85,17 @@ class BagSource(RecordFiles, RecordReader):
 
         ids = None if options.id == NONE else options.id
 
-        def read(path: str) -> tuple[str | None, str]:
+        def read(path: str) -> tuple[str | None, bool]:
             with open_parquet_source(path) as file:
-                names = file.schema_arrow.names
-                found = ids if options.id else id_column(names)
-                return found, _kinds(file.schema_arrow, found if options.id or fingerprint else None)
+                found = ids if options.id else id_column(file.schema_arrow.names)
+                return found, _has_floats(file.schema_arrow, ids)
 
-        found_id, kinds = of_first_readable(shards, read, "give Parquet files of bags of words")
-        known: dict[str, Any] = {"vocabulary_path": words, "found_id": found_id, "kinds": kinds}
+        found_id, has_floats = of_first_readable(shards, read, "give Parquet files of bags of words")
+        known: dict[str, Any] = {"vocabulary_path": words, "found_id": found_id, "has_floats": has_floats}
         return cls(root, shards, options, tokenizer, **known, fingerprint=fingerprint)
+
+    def format(self, path: str) -> Format:  # noqa: ARG002
+        return PARQUET
 
     @property
     def id_column(self) -> str | None:
@@ -116,40 +117,34 @@ class BagSource(RecordFiles, RecordReader):
         n_words = len(self.vocabulary)
         with bad.unreadable_file():
             with open_parquet_source(unit.path) as file:
-                kinds = _kinds(file.schema_arrow, self.id_column if self.id_was_named else None)
-            if kinds != self.kinds:
-                theirs = f"those of the first file {self.kinds}; make them the same"
-                raise UnreadableError(f"its columns are {kinds}, {theirs}")
+                named = self.id_column if self.id_was_named else None
+                if _has_floats(file.schema_arrow, named) != self.has_floats:
+                    kinds = ("integers", "floating-point numbers")[:: -1 if self.has_floats else 1]
+                    raise UnreadableError(
+                        f"its counts are {kinds[1]}, those of the first file {kinds[0]}; make them the same"
+                    )
             for records in PARQUET.records(unit, self.options, bad):
                 found = records.columns
                 good = self.usable(records, dict(_bad_rows(found["ids"], found["counts"], n_words, 0)), bad)
-                bags = _bags(good.columns["ids"], good.columns["counts"], n_words).narrow()
+                bags = Bags.of_lists(good.columns["ids"], good.columns["counts"]).narrow()
                 ids, metadata, notes = self.metadata(good.columns)
                 yield Batch(bags, ids, metadata, rows=good.rows, notes=notes)
 
 
-def _kinds(schema: Any, ids: str | None) -> str:
-    """Return the kinds of counts and of a column of ids (see ``BagSource``)."""
+def _has_floats(schema: Any, ids: str | None) -> bool:
+    """Return whether counts are floating-point. Raises UnreadableError if columns are missing or of other types."""
     try:
         check_columns(schema, "it")
     except InputError as error:
         raise UnreadableError(str(error).replace("it: column", "its column", 1)) from error
-    require_columns(schema.names, schema.names)
-    is_float = pa.types.is_floating(schema.field("counts").type.value_type)
-    kinds = f"counts: {'floats' if is_float else 'integers'}"
-    if ids is None:
-        return kinds
-    require_columns([ids], schema.names)
-    kind = without_views(schema.field(ids).type)
-    if not is_string(kind) and not pa.types.is_integer(kind):
-        raise UnreadableError(f"its column {ids!r} is {kind}; document ids are strings or integers")
-    return f"{kinds}, {listed([ids])}: {'strings' if is_string(kind) else 'integers'}"
+    require_columns([*schema.names, *([ids] if ids else [])], schema.names)
+    return bool(pa.types.is_floating(schema.field("counts").type.value_type))
 
 
 def _bad_rows(ids: Any, counts: Any, n_words: int, start: int) -> Iterator[tuple[int, str]]:
     """Yield row and reason of each bad record, found by bisection because most batches have none."""
     try:
-        _bags(ids, counts, n_words)
+        checked_bags(ids, counts, n_words, Place("", 0))
     except RecordError as error:
         if len(ids) == 1:
             yield start, error.reason
@@ -157,11 +152,6 @@ def _bad_rows(ids: Any, counts: Any, n_words: int, start: int) -> Iterator[tuple
         half = len(ids) // 2
         yield from _bad_rows(ids[:half], counts[:half], n_words, start)
         yield from _bad_rows(ids[half:], counts[half:], n_words, start + half)
-
-
-def _bags(ids: Any, counts: Any, n_words: int) -> Bags:
-    """Return the bags; RecordError for the first bad record."""
-    return checked_bags(ids, counts, n_words, Place("", 0))
 
 
 class BasketSource(RecordFiles, TextReader):
@@ -183,15 +173,16 @@ class BasketSource(RecordFiles, TextReader):
         return (self.options.items,)
 
     def format(self, path: str) -> Format:
-        return JSON if format_of(path) is JSON else super().format(path)
+        form = format_of(path)
+        return form if form in (JSON, PARQUET) else LINES
 
     def records(self, unit: Unit, bad: BadRecords) -> Iterator[Records]:
         items, separator = self.options.items, self.options.separator
-        if is_parquet(unit.path):
+        if (form := self.format(unit.path)) is PARQUET:
             for records in PARQUET.records(unit, self.options, bad, [items]):
                 yield replace(records, columns={items: _items(items, records.columns.get(items))})
             return
-        if self.format(unit.path) is JSON:
+        if form is JSON:
             yield from gathered(unit, lists_of(unit, items), bad, Gathered([items]))
             return
         split = partial(pc.split_pattern, pattern=separator) if separator else pc.utf8_split_whitespace

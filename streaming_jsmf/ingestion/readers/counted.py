@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.formats import docword, h5ad, matrix_market, npz
+from streaming_jsmf.ingestion.formats.functions import FunctionFormat
 from streaming_jsmf.ingestion.sources.adapter import RecordReader
-from streaming_jsmf.ingestion.sources.functions import FunctionFormat
 from streaming_jsmf.ingestion.sources.matrices import BAGS
 from streaming_jsmf.ingestion.sources.protocol import BadRecords, Batch, Unit
 from streaming_jsmf.ingestion.sources.streams import size_of

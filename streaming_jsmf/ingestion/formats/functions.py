@@ -8,18 +8,22 @@ metadata.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from streaming_jsmf.config import ReaderName
-from streaming_jsmf.ingestion.sources.protocol import BadRecords, Format, Records, Unit, UnreadableError
-from streaming_jsmf.ingestion.sources.record_files import TextSource
+from streaming_jsmf.ingestion.sources.protocol import (
+    BadRecords,
+    Format,
+    Records,
+    Unit,
+    UnreadableError,
+    distinct_names,
+    limits,
+)
 from streaming_jsmf.ingestion.sources.streams import read_as, size_of
 from streaming_jsmf.ingestion.sources.values import decoded
-from streaming_jsmf.ingestion.users_code import users_function
 
 #: From the path of a file to its record batches.
 Function = Callable[[str], Iterable[pa.RecordBatch]]
@@ -45,9 +49,12 @@ class FunctionFormat(Format):
     ) -> Iterator[Records]:  # fmt: skip
         row = 0
         for batch in self._batches(unit.path):
-            columns = zip(batch.schema.names, batch.columns, strict=True)
-            kept = {name: decoded(values) for name, values in columns if wanted is None or name in wanted}
-            yield Records(row + np.arange(batch.num_rows), kept)
+            step = max(1, limits.BATCH_BYTES * batch.num_rows // max(batch.nbytes, 1))
+            names = distinct_names(batch.schema.names)
+            for start in range(0, batch.num_rows, step):
+                columns = zip(names, batch.slice(start, step).columns, strict=True)
+                kept = {name: decoded(values) for name, values in columns if wanted is None or name in wanted}
+                yield Records(row + np.arange(start, min(start + step, batch.num_rows)), kept)
             row += batch.num_rows
 
     def _batches(self, path: str) -> Iterator[pa.RecordBatch]:
@@ -58,25 +65,3 @@ class FunctionFormat(Format):
                         f"{self._name} yields {type(batch).__name__} for it; it must yield record batches of Arrow"
                     )
                 yield batch
-
-
-class FunctionSource(TextSource):
-    """Reader "function": the record batches that a function of the user yields for each file.
-
-    Its code is part of the identity of a corpus. A corpus does not load it: name it again to update.
-    """
-
-    reader: ClassVar[ReaderName] = "function"
-    patterns = ("*",)
-
-    @cached_property
-    def _form(self) -> FunctionFormat:
-        name = str(self.options.function)
-        return FunctionFormat(users_function(name, "the reader"), name)
-
-    def format(self, path: str) -> Format:  # noqa: ARG002
-        return self._form
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # A function may not be picklable, and is found by its name.
-        return type(self), (self.root, self.files, self.options, self.tokenizer)
