@@ -252,15 +252,23 @@ def total_counts(
     return totals_of(sum_files(work, executor, f"{step}_totals", files, "id", n_ranges), words)
 
 
+def task_shards(root: StorePath, step: str, records: Sequence[Record]) -> list[tuple[StorePath, ShardEntry]]:
+    """Return the shards of all tasks, in their order, with their paths."""
+    return [
+        (root / task_directory(step, index) / shard["name"], ShardEntry.model_validate(shard))
+        for index, record in enumerate(records)
+        for shard in record["shards"]
+    ]
+
+
 def link_shards(root: StorePath, step: str, records: Sequence[Record], corpus: StorePath) -> list[ShardEntry]:
     """Put the shards of all tasks, numbered consecutively, into the directory of a corpus."""
     documents = corpus / DOCUMENTS
     make_directory(documents)
     pairs, entries = list[tuple[StorePath, StorePath]](), list[ShardEntry]()
-    for index, record in enumerate(records):
-        for shard in map(ShardEntry.model_validate, record["shards"]):
-            name = f"part-{len(entries):05d}.parquet"
-            pairs.append((root / task_directory(step, index) / shard.name, documents / name))
-            entries.append(shard.model_copy(update={"name": name}))
+    for path, shard in task_shards(root, step, records):
+        name = f"part-{len(entries):05d}.parquet"
+        pairs.append((path, documents / name))
+        entries.append(shard.model_copy(update={"name": name}))
     put_files(pairs)
     return entries

@@ -140,7 +140,7 @@ def plan_ingest(
         given.words or None,
         units,
         words,
-        None if words is None else len(words),
+        words is not None,
         known_kinds=given.kinds,
         max_dropped=request.max_dropped,
         files=files,

@@ -326,7 +326,8 @@ def add_origins(ingest: Ingest, entries: NDArray[Any], unit: int, ids: Any) -> N
     """Add the unit and the ids of the documents of a batch to their entries, if these are wanted."""
     entries["file"] = unit
     if ingest.ids and len(entries):
-        add_ids(entries, ids, passages=_has_passages(ingest))
+        high, low, entries["order"] = _hashed(ids, as_texts=True, passages=_has_passages(ingest))
+        entries["id"] = np.stack([high, low], axis=1)
 
 
 def add_results(ingest: Ingest, piece: Piece, entries: NDArray[Any], steps: NDArray[Any]) -> None:
@@ -335,12 +336,6 @@ def add_results(ingest: Ingest, piece: Piece, entries: NDArray[Any], steps: NDAr
     if ingest.curation.duplicates == "drop":
         keys = _unpacked(read_table(ingest.root / piece.file(_CONTENTS)), KEY)
         entries["words"][keys["ordinal"]] = np.stack([keys["high"], keys["low"]], axis=1)
-
-
-def add_ids(entries: NDArray[Any], ids: Any, *, passages: bool) -> None:
-    """Add the ids, an Arrow array, to entries."""
-    high, low, entries["order"] = _hashed(ids, as_texts=True, passages=passages)
-    entries["id"] = np.stack([high, low], axis=1)
 
 
 def read_entries(path: StorePath) -> NDArray[Any]:

@@ -45,10 +45,7 @@ def write_shards(
     ingest: Ingest, executor: Executor, pieces: Sequence[Piece], words: Any, step: str = WRITE
 ) -> list[Record]:
     """Step: write the shards of all pieces over the chosen words, an Arrow array."""
-    table = (
-        {"word": words} if ingest.words is None else {"id": word_ids(ingest.words, words).astype(np.int32)}
-    )
-    write_table(ingest.root / f"{step}.words", pa.table(table))
+    write_table(ingest.root / f"{step}.words", pa.table({"word": words}))
     return ingest.run(executor, step, write_piece, [(step, piece) for piece in pieces], "nonzeros")
 
 
@@ -115,8 +112,6 @@ def _repeated(
 
 def _words_of(ingest: Ingest, piece: Piece) -> NDArray[Any]:
     """The words of a piece by code."""
-    if ingest.n_words is not None:
-        return np.array(ingest.source.vocabulary, object)
     codes, found = _codes_and_words(ingest, piece)
     words = np.full(int(codes.max(initial=-1)) + 1, "", object)
     words[codes] = found.to_pylist()
@@ -159,9 +154,6 @@ def _metadata(ingest: Ingest, batch: Batch) -> dict[str, Any]:
 def _new_ids(ingest: Ingest, piece: Piece, step: str) -> tuple[NDArray[np.int32], int]:
     """New word id by code, -1 for dropped words, and the number of chosen words."""
     chosen = read_table(ingest.root / f"{step}.words").column(0).combine_chunks()
-    if ingest.n_words is not None:
-        known: NDArray[np.int32] = np.asarray(chosen)
-        return known, int(known.max()) + 1
     codes, words = _codes_and_words(ingest, piece)
     new_ids = np.full(int(codes.max(initial=-1)) + 1, -1, np.int32)
     new_ids[codes] = word_ids(words, chosen)

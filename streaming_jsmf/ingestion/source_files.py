@@ -3,7 +3,6 @@
 ``files.arrow`` has a row for each file: ``source`` and ``path`` of the file without secrets, ``state`` and ``sha256``
 ("" if unknown), the number of the source in the order of ``arrival``, and the numbers of ``documents`` in the corpus,
 which may be 0, and of those ``wanted``: others replaced them and are gone, but the file cannot be read with its source.
-Corpora of earlier versions have a row for each run of documents of a file instead, without ``arrival``.
 """
 
 from __future__ import annotations
@@ -196,17 +195,3 @@ def _keys(source: str, path: str, state: str, sha256: str) -> list[str]:
     """What a moved file keeps: its contents or name, size and time, and the names of folders that are metadata."""
     names = json.dumps(names_in_folders(source, path))
     return [f"{key} {names}" for key in (sha256, state and f"{path.rpartition('/')[2]} {state}") if key]
-
-
-def one_row_each(table: Any) -> Any:
-    """Return the table of files; one of an earlier version has those of one source, and then data in memory."""
-    if "arrival" in table.schema.names:
-        return table
-    rows: dict[str, dict[str, Any]] = {}
-    for row in table.to_pylist():
-        data = max((each["arrival"] for each in rows.values()), default=0) + 1
-        known = rows.setdefault(
-            row["path"], {**row, "arrival": 0 if row["source"] else data, "documents": 0, "wanted": 0}
-        )
-        known["documents"] += row["documents"]
-    return pa.Table.from_pylist([*rows.values()], SCHEMA).replace_schema_metadata(table.schema.metadata)

@@ -33,7 +33,6 @@ from streaming_jsmf.corpus.totals import (
     ranges_of_hashes,
     sum_files,
     summed,
-    totals_of,
 )
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 from streaming_jsmf.errors import InputError, option
@@ -163,16 +162,24 @@ def counts_of(ingest: Ingest, executor: Executor, pieces: Sequence[Piece], kind:
     """Step: sum the counts of all words, or forms of stems, over all pieces; return a table for each range, if any."""
     if kind == "forms" and ingest.source.tokenizer.options.stemmer is None:
         return []
-    key = "form" if kind == "forms" else "word" if ingest.n_words is None else "id"
+    key = "form" if kind == "forms" else "word"
     files = [piece.file(kind) for piece in pieces]
     return sum_files(ingest.folder, executor, kind, files, key, ingest.ranges)
 
 
 def word_counts(ingest: Ingest, totals: Sequence[StorePath]) -> Iterable[WordCounts]:
-    """Return the counts of all words, one table at a time, in the order of the words."""
-    return (
-        merged(totals) if ingest.words is None else [totals_of(totals, pa.array(ingest.words, pa.string()))]
-    )
+    """Return the counts of all words, one table at a time, in the order of the words.
+
+    A fixed vocabulary is one table, in its order, with the words that do not occur.
+    """
+    if ingest.words is None:
+        return merged(totals)
+    words = pa.array(ingest.words, pa.string())
+    found = WordCounts(words, np.zeros(len(words), np.int64), np.zeros(len(words)))
+    for counts in merged(totals):
+        ids = word_ids(counts.words, words)
+        found.document_frequency[ids], found.term_count[ids] = counts.document_frequency, counts.term_count
+    return [found]
 
 
 def full_forms(tables: Sequence[StorePath], words: Any) -> Any:
