@@ -21,20 +21,21 @@ from streaming_jsmf.corpus.bags import BATCH_NONZEROS, Bags, Documents
 from streaming_jsmf.corpus.format import DOCUMENTS
 from streaming_jsmf.corpus.manifest import ShardEntry, as_number
 from streaming_jsmf.corpus.metadata import OWN_COLUMNS
-from streaming_jsmf.corpus.totals import ranges_of_ids, sum_files, totals_of
+from streaming_jsmf.corpus.totals import COUNTS
 from streaming_jsmf.corpus.vocabulary import WordCounts, used_counts
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.checkpoints import Record
-from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.jobs.workspace import TaskFiles, Workspace
+from streaming_jsmf.jobs.workspace import TaskFiles
+from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.storage.objects import FILE_THREADS, in_threads
 from streaming_jsmf.storage.paths import StorePath, make_directory, sha256_of
 from streaming_jsmf.storage.replace import put_files
-from streaming_jsmf.storage.tables import write_ranges
+from streaming_jsmf.storage.tables import read_table, write_table
 
 TOKENS_PER_SHARD = 20_000_000
 
 #: Layout of a workspace, one of its arguments: unfinished work with another layout is refused.
-LAYOUT = {"layout": 8}
+LAYOUT = {"layout": 9}
 
 _COUNTS = "counts.arrow"
 
@@ -221,15 +222,12 @@ def write_task_shards(
     root: StorePath,
     step: str,
     index: int,
-    size: tuple[int, int],
+    n_words: int,
     limits: ShardLimits,
     fill: Callable[[ShardWriter], None],
 ) -> Record:
-    """Task: write the shards that ``fill`` makes, and their counts; return the record to commit.
-
-    ``size`` has the numbers of words and of ranges of ``total_counts``.
-    """
-    files, (n_words, n_ranges) = TaskFiles(root, task_directory(step, index)), size
+    """Task: write the shards that ``fill`` makes, and the counts of their words; return the record to commit."""
+    files = TaskFiles(root, task_directory(step, index))
     with files.local() as directory:
         writer = ShardWriter(directory, n_words, limits)
         try:
@@ -238,18 +236,20 @@ def write_task_shards(
             files.known |= {shard.name: shard.sha256 for shard in shards}
         finally:
             writer.abort()
-        counts = used_counts(writer.document_frequency, writer.term_count)
-        ranges = ranges_of_ids(np.asarray(counts.column("id")), n_words, n_ranges)
-        write_ranges(directory / _COUNTS, counts, ranges, n_ranges)
+        write_table(directory / _COUNTS, used_counts(writer.document_frequency, writer.term_count))
     return {"shards": [shard.model_dump(mode="json") for shard in shards], **files.record()}
 
 
-def total_counts(
-    work: Workspace, executor: Executor, step: str, n_tasks: int, words: pa.Array, n_ranges: int
-) -> WordCounts:
-    """Step: sum the counts of the words over the shards of all tasks."""
-    files = [f"{task_directory(step, index)}/{_COUNTS}" for index in range(n_tasks)]
-    return totals_of(sum_files(work, executor, f"{step}_totals", files, "id", n_ranges), words)
+def total_counts(root: StorePath, step: str, n_tasks: int, words: pa.Array) -> WordCounts:
+    """Sum the counts of the words over the shards of all tasks, in their order."""
+    totals = WordCounts(words, np.zeros(len(words), np.int64), np.zeros(len(words)))
+    files = [root / task_directory(step, index) / _COUNTS for index in range(n_tasks)]
+    for some in panels(len(files), FILE_THREADS):
+        for table in in_threads(read_table, files[some]):
+            ids = np.asarray(table.column("id"))
+            for name in COUNTS:
+                getattr(totals, name)[ids] += np.asarray(table.column(name))
+    return totals
 
 
 def task_shards(root: StorePath, step: str, records: Sequence[Record]) -> list[tuple[StorePath, ShardEntry]]:

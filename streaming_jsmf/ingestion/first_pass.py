@@ -210,7 +210,6 @@ class PieceWriter:
 
     def __init__(self, ingest: Ingest, stem: Path) -> None:
         self._stem, self._n_ranges = stem, ingest.ranges
-        self._guessed = ingest.guessed_id is not None
         self._passages = ingest.source.tokenizer.options.split is not None
         self._file: Any = None
         self._stream: Any = None
@@ -297,7 +296,7 @@ class PieceWriter:
         keys["unit"], keys["row"] = unit, batch.rows
         if batch.document_id is not None and not batch.id_faults:
             ids = batch.document_id
-            keys = identity_keys(keys, ids, as_texts=self._guessed, passages=self._passages)
+            keys = identity_keys(keys, ids, passages=self._passages)
             self._keys["identities"].append(keys)
         self._keys["contents"].append(contents_keys(keys, batch.bags, self._hashes))
 

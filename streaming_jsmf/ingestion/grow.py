@@ -26,7 +26,15 @@ from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.job import Ingest
 from streaming_jsmf.ingestion.plan import plan_ingest
 from streaming_jsmf.ingestion.revision import Known, Revision
-from streaming_jsmf.ingestion.source_files import FILES_NAME, UNSETTLED, Followed, SourceFiles, ranks
+from streaming_jsmf.ingestion.source_files import (
+    FILES_NAME,
+    GUESSED_ID,
+    KINDS,
+    UNSETTLED,
+    Followed,
+    SourceFiles,
+    ranks,
+)
 from streaming_jsmf.ingestion.sources.listing import NoFilesError, find_files
 from streaming_jsmf.ingestion.steps import Made, run_steps
 from streaming_jsmf.ingestion.tokens.stop_words import LANGUAGES, NONE
@@ -72,7 +80,7 @@ def grow_corpus(
     recover(place)
     known, added, again = Known.at(place), place.with_name(f"{place.name}.added"), frozenset[str]()
     near = added if execution.elsewhere else None
-    with located(source, near, numbered=known.grown.numbered) as location, ExitStack() as lock:
+    with located(source, near, numbered=known.numbered) as location, ExitStack() as lock:
         request = _as_before(reading or IngestRequest(), known, location.path)
         if vanished is None and reading in (None, IngestRequest()) and _is_followed(known, location.path):
             return known.corpus
@@ -80,7 +88,7 @@ def grow_corpus(
             files, plan = SourceFiles(located_at(normalize(location.path)), {}), None
             try:
                 plan = plan_ingest(location, added, request, choose=partial(_to_read, known, again))
-                files = plan[0].files or files
+                files = plan[0].files
             except NoFilesError:
                 if not files.followed(known.files).vanished.any():
                     raise
@@ -153,7 +161,8 @@ def _as_before(request: IngestRequest, known: Known, source: str) -> IngestReque
     settings, made, root = known.manifest.settings, known.manifest.request, known.corpus.root
     read: dict[str, Any] = {key[5:]: value for key, value in settings.items() if key.startswith("read_")}
     # The column of the ids is certain once a corpus has them.
-    ids = {} if known.grown.guessed_id is None else {"id": known.grown.guessed_id}
+    guessed = known.files.schema.metadata[GUESSED_ID].decode()
+    ids = {"id": guessed} if guessed else {}
     if PHRASES in settings:
         read[PHRASES] = tuple(str(settings[PHRASES]).split("\n"))
     read |= {**ids, **request.options}
@@ -183,18 +192,20 @@ def _as_before(request: IngestRequest, known: Known, source: str) -> IngestReque
 
 def _read(planned: Ingest, known: Known, execution: Execution, listener: Listener) -> Made:
     """Read the files that were chosen; documents that other files or texts replace stay until all are compared."""
-    grown, settings = known.grown, known.manifest.settings
+    settings, before = known.manifest.settings, int(known.manifest.settings["documents_read"] or 0)
     rules: dict[str, Any] = {key: settings[key] for key in _RULES if key in settings}
-    arguments = {**planned.folder.arguments, "documents_before": grown.documents_read}
+    arguments = {**planned.folder.arguments, "documents_before": before}
     folder = replace(planned.folder, arguments=arguments, result="")
-    kinds = {**planned.known_kinds, **grown.kinds}
+    kinds = {**planned.known_kinds, **json.loads(known.files.schema.metadata[KINDS])}
     curation = replace(planned.curation, **rules)
-    ids = "" if grown.numbered else str(known.corpus.schema().field("document_id").type)
-    planned = replace(planned, curation=curation, folder=folder, grows=grown, known_kinds=kinds, ids=ids)
+    ids = "" if known.numbered else str(known.corpus.schema().field("document_id").type)
+    planned = replace(
+        planned, curation=curation, folder=folder, documents_before=before, known_kinds=kinds, ids=ids
+    )
     folder.start(replace=True)
     made = run_steps(planned, execution.reporting_on("ingest"), listener)
-    if made.pieces and (not made.ingest.ids) != grown.numbered:
-        wrong = "ids, and others are numbered" if grown.numbered else "no ids, and others have some"
+    if made.pieces and (not made.ingest.ids) != known.numbered:
+        wrong = "ids, and others are numbered" if known.numbered else "no ids, and others have some"
         raise InputError(f"added documents have {wrong}; use {option.id} as for fit, or fit again")
     made.report()
     return made

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from streaming_jsmf.config import Curation, OnBadRecord
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
-from streaming_jsmf.ingestion.source_files import Grown, SourceFiles
+from streaming_jsmf.ingestion.source_files import NO_FILES, SourceFiles
 from streaming_jsmf.ingestion.sources.protocol import Unit, grouped
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
@@ -123,7 +123,7 @@ class Ingest:
         documents.
     files : The files of the source.
     recorded : Whether files and documents that were read are recorded with the corpus, so that it can grow.
-    grows : The corpus that the documents are added to, if there is one.
+    documents_before : Number of documents that the corpus which grows has read; None for a new corpus.
     columns : Metadata columns of the corpus, known after the first pass.
     ranges : Number of ranges of words and of keys, each of which one task merges.
     repeats : Documents to leave out: step that has found them, and its ranges that have some.
@@ -143,9 +143,9 @@ class Ingest:
     max_dropped: float = 0.5
     ids: str = ""
     columns: tuple[Column, ...] = ()
-    files: SourceFiles | None = field(default=None, repr=False)
+    files: SourceFiles = field(default=NO_FILES, repr=False)
     recorded: bool = False
-    grows: Grown | None = None
+    documents_before: int | None = None
     ranges: int = 1
     repeats: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
@@ -153,6 +153,11 @@ class Ingest:
     def guessed_id(self) -> str | None:
         """The column that holds the ids if it was only guessed."""
         return None if self.source.id_was_named else self.source.id_column
+
+    @property
+    def grows(self) -> bool:
+        """Whether the documents are added to a corpus."""
+        return self.documents_before is not None
 
     @property
     def root(self) -> StorePath:
@@ -182,7 +187,7 @@ class Ingest:
 
         Items are groups, or pieces and numbers of ranges with the step.
         """
-        context = replace(self, units=(), words=None, vocabulary=None, files=None)
+        context = replace(self, units=(), words=None, vocabulary=None, files=NO_FILES)
         sizes = [getattr(item[-1] if isinstance(item, tuple) else item, "size", 1) for item in items]
         job = map_job(task, context, sizes, self.folder.checkpoints(step), unit, items=items)
         run_job(job, executor)

@@ -31,10 +31,10 @@ from streaming_jsmf.ingestion.repeats import ENTRIES_NAME, packed, read_entries,
 from streaming_jsmf.ingestion.second_pass import as_known
 from streaming_jsmf.ingestion.source_files import (
     FILES_NAME,
+    NUMBERED,
     SCHEMA,
     UNSETTLED,
     Followed,
-    Grown,
     SourceFiles,
     ranks,
 )
@@ -86,8 +86,9 @@ class Known:
         return cls(corpus, read_manifest(str(place)), read_table(place / FILES_NAME))
 
     @property
-    def grown(self) -> Grown:
-        return Grown.of(self.files, int(self.manifest.settings["documents_read"] or 0))
+    def numbered(self) -> bool:
+        """Whether documents are numbered, because they have no ids."""
+        return bool(self.files.schema.metadata[NUMBERED] == b"True")
 
     @cached_property
     def entries(self) -> NDArray[Any]:
@@ -160,7 +161,7 @@ class Revision:
         here = self.entries["file"] >= 0
         lost = np.zeros(len(self.entries), np.int64)
         lost[here] = settled(
-            self.entries[here], ranks(self.files), by_id=not known.grown.numbered, drop_duplicates=drop
+            self.entries[here], ranks(self.files), by_id=not known.numbered, drop_duplicates=drop
         )
         has_lost, could_stay = np.isin(self.before, [*REASONS]), np.isin(self.before, (0, *REASONS))
         self.entries["step"] = np.where(could_stay & (lost > 0), lost, self.before)
@@ -300,7 +301,7 @@ class Revision:
 
     def _changes(self) -> Counter[str]:
         """Numbers of files and documents that were added, changed and removed."""
-        new, by_id = self.followed.new, not self.known.grown.numbered
+        new, by_id = self.followed.new, not self.known.numbered
         changed = frozenset(self.known.files.filter(pa.array(self.followed.changed))["path"].to_pylist())
         # Which document is which: the order of ids is nearly that of their hashes.
         names = self.entries["order"] if by_id else self.entries["words"][:, 0]

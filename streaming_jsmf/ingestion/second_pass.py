@@ -86,8 +86,7 @@ def write_piece(ingest: Ingest, item: tuple[str, Piece]) -> Record:
                 write_table(writer.directory / ENTRIES_NAME, packed(entries))
 
     limits = ShardLimits(ingest.tokens_per_shard)
-    size = n_words, ingest.ranges
-    record = write_task_shards(ingest.root, step, piece.index, size, limits, fill)
+    record = write_task_shards(ingest.root, step, piece.index, n_words, limits, fill)
     return {
         **record,
         "documents": dict(zip(STEPS, documents.tolist(), strict=True)),
@@ -128,7 +127,7 @@ def _identities(ingest: Ingest, piece: Piece, unit: int, batch: Batch) -> Any:
     if ingest.ids:
         return as_known(batch.document_id, ingest.ids, "ids")
     found = np.asarray(batch.numbers, np.int64)
-    first = piece.first_rows[unit - piece.group.first] + (ingest.grows.documents_read if ingest.grows else 0)
+    first = piece.first_rows[unit - piece.group.first] + (ingest.documents_before or 0)
     numbers = pa.array(first + found)
     return numbers if ingest.source.tokenizer.options.split is None else passage_ids(numbers, found)
 

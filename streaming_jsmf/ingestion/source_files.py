@@ -37,23 +37,6 @@ SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True)
-class Grown:
-    """The corpus that documents are added to: documents read so far, and the metadata of its files."""
-
-    documents_read: int
-    numbered: bool
-    kinds: Mapping[str, str]
-    guessed_id: str | None = None
-
-    @classmethod
-    def of(cls, table: Any, documents_read: int) -> Grown:
-        noted = table.schema.metadata or {}
-        guessed = noted.get(GUESSED_ID, b"").decode() or None
-        kinds = json.loads(noted.get(KINDS, b"{}"))
-        return cls(documents_read, noted.get(NUMBERED) == b"True", kinds, guessed)
-
-
-@dataclass(frozen=True)
 class Followed:
     """The files of a corpus compared with those of a source.
 
@@ -174,6 +157,9 @@ class SourceFiles:
         state, sha256 = self.states.get(row["path"], ("", ""))
         known = bool(sha256 and row["sha256"])
         return bool(sha256 == row["sha256"]) if known else bool(state) and state == row["state"]
+
+
+NO_FILES = SourceFiles("", {})
 
 
 def ranks(table: Any) -> NDArray[np.int64]:

@@ -93,17 +93,13 @@ def run_ingest(
 def run_steps(planned: Ingest, execution: Execution, listener: Listener) -> Made:
     """Read, choose words and write shards in the workspace of an ingest, which an ``InputError`` removes."""
     several = execution.scheduler in ("processes", "cluster")
-    # A list of items or words needs 100 bytes more per entry.
-    execution.require_memory(
-        lambda n: (n * several + 1) * PROCESS_BYTES + n * _COPIES_OF_A_BATCH * limits.BATCH_BYTES,
-        "the ingest",
-    )
-    with execution.executor(
-        listener,
-        target=planned.root,
-        sources=[unit.path for unit in planned.units[:1]],
-        on_bad_input=planned.folder.remove,
-    ) as executor:
+
+    def memory(n: int) -> int:
+        # A list of items or words needs 100 bytes more per entry.
+        return (n * several + 1) * PROCESS_BYTES + n * _COPIES_OF_A_BATCH * limits.BATCH_BYTES
+
+    sources = [unit.path for unit in planned.units[:1]]
+    with planned.folder.executor(memory, execution, listener, sources) as executor:
         return _run(planned, executor)
 
 
@@ -143,17 +139,12 @@ class Made:
         entries = link_shards(ingest.root, self.step, self.shards, place)
         write_quarantine(ingest, place)
         if ingest.recorded:
-            documents = np.zeros(len(self._states), np.int64)
+            documents = np.zeros(len(ingest.files.states), np.int64)
             with file_written(place / ENTRIES_NAME) as beside:
                 write_pieces(beside, _counted(self.entries(), documents), 1)
             write_table(place / FILES_NAME, self.files(documents))
         described = replace(origin, dropped=self.dropped, settings=settings)
         finish_directory(place, entries, self.totals, described, full_forms(self.forms, self.totals.words))
-
-    @property
-    def _states(self) -> Mapping[str, Any]:
-        assert self.ingest.files is not None
-        return self.ingest.files.states
 
     def report(self) -> None:
         """Log what was lost."""
@@ -169,14 +160,12 @@ class Made:
     def files(self, documents: NDArray[np.int64]) -> Any:
         """The table of the files, with so many documents of each, which ``update`` compares with the source."""
         ingest, kinds = self.ingest, {column.name: column.kind for column in self.ingest.columns}
-        assert ingest.files is not None
         guessed = ingest.guessed_id if ingest.ids else None
         return ingest.files.table(documents, numbered=not ingest.ids, kinds=kinds, guessed_id=guessed)
 
     def entries(self) -> Iterator[NDArray[Any]]:
         """Yield the entries of the documents of each piece, but for those that repeat an id within their file."""
         files, before = self.ingest.files, 0
-        assert files is not None
         numbers = {path: number for number, path in enumerate(files.states)}
         of_units = np.array([numbers[files.path(unit.path)] for unit in self.ingest.units])
         for piece in self.pieces:
@@ -205,7 +194,7 @@ def _run(ingest: Ingest, executor: Executor) -> Made:
         ingest = with_found_phrases(ingest, executor)
     pieces, contents = read_source(ingest, executor)
     reading = losses_of_reading(ingest, contents.bad, contents.boilerplate)
-    if not pieces and ingest.grows is None:
+    if not pieces and not ingest.grows:
         first = first_bad_record(ingest)
         raise InputError(f"{target} would be an empty corpus: the source has no valid document{first}")
     if not pieces:
@@ -222,12 +211,12 @@ def _run(ingest: Ingest, executor: Executor) -> Made:
     ingest, n_duplicates = find_repeats(ingest, executor)
     step, words = WRITE, selection.counts.words
     shards = write_shards(ingest, executor, pieces, words)
-    totals = total_counts(ingest.folder, executor, WRITE, len(pieces), words, ingest.ranges)
+    totals = total_counts(ingest.root, WRITE, len(pieces), words)
     used = totals.document_frequency > 0
     n_unused = int((~used).sum()) if ingest.vocabulary is None else 0
     dropped = (*reading, *selection.dropped, *losses_of_writing(ingest, shards, n_unused))
     read = {**_totals_read(pieces, reading), "duplicate_documents": n_duplicates}
-    if ingest.grows is not None:
+    if ingest.grows:
         read |= new_words(ingest, n_documents, counted)
     elif not used.any() and not ingest.keeps_any_document:
         raise InputError(nothing_left(ingest, dropped))

@@ -114,7 +114,7 @@ def choose_words(ingest: Ingest, n_documents: int, totals: Sequence[StorePath]) 
             partial(word_counts, ingest, totals), n_documents, ingest.curation, stop_words, ngrams=ngrams
         )
         selection = select_words(counts, n_documents, curation, stop_words, ngrams=ngrams)
-    may_lack_words = ingest.grows is not None or ingest.keeps_any_document
+    may_lack_words = ingest.grows or ingest.keeps_any_document
     if not (may_lack_words or selection.counts.document_frequency.any()):
         dropped = ", ".join(f"{step.words} {step.reason}" for step in selection.dropped if step.words)
         read = f"{n_documents} document" + "s" * (n_documents != 1)
