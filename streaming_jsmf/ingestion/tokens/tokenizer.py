@@ -181,18 +181,13 @@ def _beginnings(texts: Any, length: int) -> Any:
 
 
 def _analyzed(texts: list[str], analyzer: Analyzer, name: str) -> TokenLists:
-    flat: list[str] = []
-    ends = [0]
-    for text in texts:
-        flat.extend(_words_of(text, analyzer, name))
-        ends.append(len(flat))
+    words = [_words_of(text, analyzer, name) for text in texts]
     try:
-        encoded = pa.array(flat, pa.string()).dictionary_encode()
+        return given_tokens(pa.array(words, pa.list_(pa.string())))
     except UnicodeError as error:
         raise InputError(
             f"tokenizer {name!r} returned a word that is not UTF-8 ({first_line(error)})"
         ) from error
-    return TokenLists(np.array(ends, np.int64), np.asarray(encoded.indices), encoded.dictionary)
 
 
 def _words_of(text: str, analyzer: Analyzer, name: str) -> list[str]:
