@@ -30,7 +30,6 @@ from streaming_jsmf.ingestion.source_files import (
     FILES_NAME,
     GUESSED_ID,
     KINDS,
-    UNSETTLED,
     Followed,
     SourceFiles,
     ranks,
@@ -93,14 +92,16 @@ def grow_corpus(
                 if not files.followed(known.files).vanished.any():
                     raise
             followed = files.followed(known.files)
-            _note_moved(place, known, followed)
             gone = followed.vanished & (vanished != "keep")
             _require_few_gone(known, gone, vanished)
-            wanted = followed.held & (np.asarray(known.files["wanted"]) > 0)
-            unsettled = UNSETTLED in known.files.schema.metadata or wanted.any()
-            if not (gone.any() or followed.changed.any() or followed.new or again or unsettled):
+            changes = gone | followed.changed | (followed.held & (np.asarray(known.files["wanted"]) > 0))
+            # Of files that were swapped, others may replace documents.
+            swapped = np.argsort(ranks(followed.table)) != np.argsort(ranks(known.files))
+            if not (changes.any() or followed.new or again or swapped.any()):
+                _note_moved(place, known, followed)
                 remove_store(work_place(added), ignore_errors=True)
                 return known.corpus
+            known.files = followed.table
             if not again:
                 lock.enter_context(sole_writer(place))
             read = _read(plan[0], known, execution, listener) if plan is not None and plan[0].units else None
@@ -119,7 +120,7 @@ def grow_corpus(
 @planning()
 def _is_followed(known: Known, source: str) -> bool:
     """Whether a source behind a URL has the files of the corpus as they were; none of them is opened."""
-    if not is_url(source) or UNSETTLED in known.files.schema.metadata:
+    if not is_url(source):
         return False
     try:
         states = {located_at(path): json.dumps(state_of(path)) for path in find_files(source)}
@@ -136,15 +137,9 @@ def _to_read(known: Known, again: frozenset[str], files: SourceFiles) -> frozens
 
 def _note_moved(place: StorePath, known: Known, followed: Followed) -> None:
     """Record where the files are now: one that is moved first and changed later would be taken for a new one."""
-    if followed.table == known.files:
-        return
-    noted = known.files.schema.metadata
-    if (np.argsort(ranks(followed.table)) != np.argsort(ranks(known.files))).any():
-        noted = {**noted, UNSETTLED: "True"}
-    files = followed.table.replace_schema_metadata(noted)
-    with file_written(place / FILES_NAME, overwrite=True) as beside:
-        write_table(beside, files)
-    known.files = files
+    if followed.table != known.files:
+        with file_written(place / FILES_NAME, overwrite=True) as beside:
+            write_table(beside, followed.table)
 
 
 def _require_few_gone(known: Known, gone: NDArray[np.bool_], vanished: Vanished | None) -> None:

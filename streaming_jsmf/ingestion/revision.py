@@ -33,7 +33,6 @@ from streaming_jsmf.ingestion.source_files import (
     FILES_NAME,
     NUMBERED,
     SCHEMA,
-    UNSETTLED,
     Followed,
     SourceFiles,
     ranks,
@@ -230,8 +229,7 @@ class Revision:
         files = self.files.drop_columns(["documents", "wanted"])
         for name, column in (("documents", numbers), ("wanted", self.wanted)):
             files = files.append_column(name, pa.array(column, pa.int64()))
-        noted = {key: value for key, value in self.known.files.schema.metadata.items() if key != UNSETTLED}
-        return files.replace_schema_metadata(noted)
+        return files.replace_schema_metadata(self.known.files.schema.metadata)
 
     def _written_shards(
         self, folder: Path, made: StorePath, staying: Sequence[_Held], others: Sequence[_Held]

@@ -24,9 +24,8 @@ from streaming_jsmf.storage.results import FileContents
 FILES_NAME = "files.arrow"
 
 #: Keys of the metadata of the table: whether the documents were numbered, because they have no ids; the kind of the
-#: values of each column of metadata, such as dates with the day first; the column that was guessed to hold the ids; and
-#: whether files were moved since it was settled which documents replace others.
-NUMBERED, KINDS, GUESSED_ID, UNSETTLED = b"numbered", b"kinds", b"guessed_id", b"unsettled"
+#: values of each column of metadata, such as dates with the day first; and the column that was guessed to hold the ids.
+NUMBERED, KINDS, GUESSED_ID = b"numbered", b"kinds", b"guessed_id"
 
 SCHEMA = pa.schema(
     {
