@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import scipy.sparse
 from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -227,6 +229,24 @@ def test_data_in_memory_come_after_the_files_and_cannot_come_back(
     assert "x" not in {key for key, note in notes(growing.grow(other)).items() if note == "third"}
     assert "1 document" in caplog.text
     assert notes(growing.grow(tables[1]))["x"] == "second"
+
+
+def test_equal_documents_have_the_same_words_whatever_their_numbers(tmp_path: Path) -> None:
+    """Of sources of counts, whose lists of words differ in their order."""
+
+    def counts(name: str, words: str, *rows: list[int]) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        scipy.sparse.save_npz(folder / "a.npz", scipy.sparse.csr_array(np.array(rows)))
+        (folder / "a.vocab.txt").write_text("\n".join(words) + "\n")
+        return folder
+
+    request = IngestRequest(curation={**KEPT, "duplicates": "drop"}, made_for="fit")
+    place = tmp_path / "c"
+    ingest(counts("first", "abc", [2, 1, 0], [0, 0, 3]), place, request, SYNCHRONOUS)
+    other = counts("other", "bac", [1, 2, 0], [2, 1, 0])
+    corpus = grow_corpus(other, store_path(place), None, SYNCHRONOUS, silent)
+    assert [*bags_of(corpus).values()] == [{"a": 2, "b": 1}, {"c": 3}, {"b": 2, "a": 1}]
 
 
 def test_bad_records_of_all_updates_are_kept(tmp_path: Path) -> None:

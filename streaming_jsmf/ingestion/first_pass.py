@@ -124,8 +124,7 @@ def read_source(ingest: Ingest, executor: Executor) -> tuple[list[Piece], Conten
     if ingest.words is not None:
         write_table(ingest.root / WORDS, pa.table({"word": pa.array(ingest.words, pa.string())}))
     groups = group_units(units)
-    if n_buckets := ingest.source.n_buckets():
-        ingest = replace(ingest, buckets=n_buckets)
+    if n_buckets := ingest.buckets:
         scattered = [Group(i, i, (unit,)) for i, unit in enumerate(units)]
         contents.bad = sum(
             record["bad"] for record in ingest.run(executor, "scatter", scatter_unit, scattered)

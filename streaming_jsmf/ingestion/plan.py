@@ -128,7 +128,8 @@ def plan_ingest(
     held = {path: _files_at(path) for path in dict.fromkeys(unit.path for unit in units)}
     named = {find_beside(path, [name]) for path in held for name in files_named(opened.options) if name}
     beside = [*filter(None, named)]
-    whole = words is not None or bool(beside or opened.n_buckets())
+    n_buckets = opened.n_buckets()
+    whole = words is not None or bool(beside or n_buckets)
     files = SourceFiles.of(normalize(source.path), held, contents, whole=whole, sha256=source.sha256)
     if choose is not None:
         chosen_files = choose(files)
@@ -145,6 +146,7 @@ def plan_ingest(
         units,
         words,
         words is not None,
+        n_buckets,
         known_kinds=given.kinds,
         max_dropped=request.max_dropped,
         files=files,
