@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -140,8 +140,16 @@ class Made:
         write_quarantine(ingest, place)
         if ingest.recorded:
             documents = np.zeros(len(ingest.files.states), np.int64)
+
+            def counted() -> Iterator[tuple[Any, NDArray[np.int64]]]:
+                for entries in self.entries():
+                    documents[:] += np.bincount(
+                        entries["file"][entries["step"] == 0], minlength=len(documents)
+                    )
+                    yield packed(entries), np.zeros(len(entries), np.int64)
+
             with file_written(place / ENTRIES_NAME) as beside:
-                write_pieces(beside, _counted(self.entries(), documents), 1)
+                write_pieces(beside, counted(), 1)
             write_table(place / FILES_NAME, self.files(documents))
         described = replace(origin, dropped=self.dropped, settings=settings)
         finish_directory(place, entries, self.totals, described, full_forms(self.forms, self.totals.words))
@@ -176,15 +184,6 @@ class Made:
             entries["place"] += before
             before += len(entries)
             yield entries[entries["step"] != REPEATED]
-
-
-def _counted(
-    pieces: Iterable[NDArray[Any]], documents: NDArray[np.int64]
-) -> Iterator[tuple[Any, NDArray[np.int64]]]:
-    """Yield entries for ``write_pieces``, and add the documents that each file contributes to ``documents``."""
-    for entries in pieces:
-        documents += np.bincount(entries["file"][entries["step"] == 0], minlength=len(documents))
-        yield packed(entries), np.zeros(len(entries), np.int64)
 
 
 def _run(ingest: Ingest, executor: Executor) -> Made:
