@@ -221,7 +221,7 @@ class PieceWriter:
         self._sample: list[Bags] = []
         # A table of the forms of words that are stemmed.
         self._forms = None if ingest.source.tokenizer.options.stemmer is None else FORMS.empty_table()
-        self._detects = not ingest.has_words and AUTO in parts_of(ingest.curation.stop_words)
+        self._detects = AUTO in parts_of(ingest.curation.stop_words)
         self.languages = Counter[str]()
         self.documents = self.nonzeros = 0
         self.tokens = 0.0

@@ -50,7 +50,6 @@ from streaming_jsmf.ingestion.word_choice import (
     new_words,
     with_found_phrases,
     with_language,
-    word_counts,
 )
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.events import Listener
@@ -203,9 +202,7 @@ def _run(ingest: Ingest, executor: Executor) -> Made:
     n_documents = sum(piece.documents for piece in pieces)
     ingest = _with_columns(ingest, contents, n_documents)
     counted, forms = (counts_of(ingest, executor, pieces, kind) for kind in ("words", "forms"))
-    ingest = with_language(
-        ingest, contents.languages, () if ingest.words is None else word_counts(ingest, counted)
-    )
+    ingest = with_language(ingest, contents.languages)
     selection = choose_words(ingest, n_documents, counted)
     ingest, n_duplicates = find_repeats(ingest, executor)
     step, words = WRITE, selection.counts.words

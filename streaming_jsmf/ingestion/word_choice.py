@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import AUTO, Curation, TokenOptions
-from streaming_jsmf.corpus.bags import Bags
 from streaming_jsmf.corpus.curation import (
     Selection,
     least_documents,
@@ -76,16 +75,10 @@ LEAST_NEW, SHOWN_NEW = 3, 20
 FORMS = pa.schema({"word": pa.string(), "form": pa.string(), "count": pa.int64()}.items())
 
 
-def with_language(ingest: Ingest, found: Counter[str], counts: Iterable[WordCounts] = ()) -> Ingest:
-    """Replace "auto" stop words by those of the languages that the passes over the source found.
-
-    ``counts`` are those of a source whose words are given, which counts as one document.
-    """
+def with_language(ingest: Ingest, found: Counter[str]) -> Ingest:
+    """Replace "auto" stop words by those of the languages that the passes over the source found."""
     if AUTO not in parts_of(ingest.curation.stop_words) or ingest.vocabulary is not None:
         return ingest
-    for table in counts if not found else ():
-        every, used = np.arange(len(table.words), dtype=np.int32), table.term_count.astype(np.float32)
-        found = found + count_languages(Bags(np.array([0, len(every)]), every, used, table.words))
     languages, shares = chosen_languages(found)
     gone = ", ".join(name.capitalize() for name in languages)
     advice = f"the stop words of {gone} are removed" if languages else "no stop words are known"
