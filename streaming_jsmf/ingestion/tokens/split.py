@@ -337,7 +337,8 @@ def with_phrases(tokens: TokenLists, phrases: Sequence[str]) -> TokenLists:
     indptr, codes = _joined(tokens.indptr, tokens.codes, begins, keys[order], size + known[order])
     # A user's tokenizer may return words with spaces.
     encoded = pa.concat_arrays([tokens.dictionary, pa.array(list(phrases), kind)]).dictionary_encode()
-    return TokenLists(indptr, np.asarray(encoded.indices)[codes], encoded.dictionary)
+    codes = np.asarray(encoded.indices)[codes]
+    return replace(tokens, indptr=indptr, codes=codes, dictionary=encoded.dictionary)
 
 
 @compiled(nogil=True)
