@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -188,25 +189,30 @@ def save_bad(path: Path, ingest: Ingest, bad: Sequence[tuple[Unit, BadRecord]]) 
 
 def first_bad_record(ingest: Ingest) -> str:
     """The place of the first bad record, and why it is bad, for a message; empty without bad records."""
-    for path in saved(ingest):
-        [row] = read_table(path).slice(0, 1).to_pylist()
+    for table in bad_records(ingest):
+        [row] = table.slice(0, 1).to_pylist()
         place = "" if row["row"] is None else f", row {row['row']} from 0"
         return f"; the first is {row['file']}{place}: {row['reason']}"
     return ""
 
 
-def write_quarantine(ingest: Ingest, corpus: StorePath) -> None:
-    """Write all bad records, if any, in the order of units, with one file of them in memory at a time."""
-    if paths := [*saved(ingest)]:
+def write_quarantine(corpus: StorePath, tables: Iterator[Any]) -> None:
+    """Write bad records, if there are any, to the quarantine of a corpus, with one table in memory at a time."""
+    if (first := next(tables, None)) is not None:
         with (
             file_written(corpus / QUARANTINE_NAME) as place,
             pq.ParquetWriter(place, _QUARANTINE, compression="zstd") as writer,
         ):
-            for path in paths:
-                writer.write_table(read_table(path))
+            for table in chain([first], tables):
+                writer.write_table(table)
 
 
-def saved(ingest: Ingest) -> Iterator[StorePath]:
+def bad_records(ingest: Ingest) -> Iterator[Any]:
+    """Yield the tables of the bad records, in the order of units."""
+    return map(read_table, _saved(ingest))
+
+
+def _saved(ingest: Ingest) -> Iterator[StorePath]:
     """Yield the files with the bad records of all units."""
     for step in ("scatter", "read", "write"):
         checkpoints = ingest.folder.checkpoints(step)

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.bags import Documents, Place, checked_bags
@@ -26,7 +25,7 @@ from streaming_jsmf.corpus.vocabulary import WordCounts
 from streaming_jsmf.corpus.write import Origin, finish_directory, without_asked
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.fingerprint import fingerprint
-from streaming_jsmf.ingestion.losses import DUPLICATE, REASONS, STEPS, saved
+from streaming_jsmf.ingestion.losses import DUPLICATE, REASONS, STEPS, bad_records, write_quarantine
 from streaming_jsmf.ingestion.repeats import ENTRIES_NAME, packed, read_entries, settled
 from streaming_jsmf.ingestion.second_pass import as_known
 from streaming_jsmf.ingestion.source_files import (
@@ -41,7 +40,6 @@ from streaming_jsmf.ingestion.steps import Made
 from streaming_jsmf.ingestion.word_choice import NEW_TOKENS, NEW_WORDS
 from streaming_jsmf.storage.paths import StorePath, exists, join, make_directory, store_path
 from streaming_jsmf.storage.replace import (
-    file_written,
     put_files,
     store_written,
     temporary_folder,
@@ -194,9 +192,7 @@ class Revision:
             write_table(made / ENTRIES_NAME, packed(entries))
             files = self._files()
             write_table(made / FILES_NAME, files)
-            if bad := self._quarantined(place):
-                with file_written(made / QUARANTINE_NAME) as beside:
-                    pq.write_table(pa.concat_tables(bad), beside, compression="zstd")
+            write_quarantine(made, self._quarantined(place))
             forms = corpus.vocabulary().forms
             origin = self._origin(dropped, since, files)
             finish_directory(made, shards, counts, origin, None if forms is None else pa.array(forms))
@@ -216,13 +212,13 @@ class Revision:
             _Held(path, entry, held, known) for (path, entry, known), held in zip(found, rows, strict=True)
         ]
 
-    def _quarantined(self, place: StorePath) -> list[Any]:
-        """The bad records of the corpus and of what was added."""
-        bad = [] if self.added is None else [read_table(path) for path in saved(self.added.ingest)]
+    def _quarantined(self, place: StorePath) -> Iterator[Any]:
+        """Yield the bad records of the corpus and of what was added."""
         if exists(place / QUARANTINE_NAME):
             with open_parquet(str(place / QUARANTINE_NAME)) as file:
-                bad.insert(0, file.read(use_threads=False))
-        return bad
+                yield file.read(use_threads=False)
+        if self.added is not None:
+            yield from bad_records(self.added.ingest)
 
     def _files(self) -> Any:
         numbers = np.bincount(self.entries["file"][self.kept], minlength=self.files.num_rows)

@@ -22,6 +22,7 @@ from streaming_jsmf.ingestion.first_pass import Contents, read_source
 from streaming_jsmf.ingestion.job import Column, Ingest, Piece
 from streaming_jsmf.ingestion.losses import (
     REPEATED,
+    bad_records,
     first_bad_record,
     losses_of_reading,
     losses_of_writing,
@@ -136,7 +137,7 @@ class Made:
             **self.read,
         }
         entries = link_shards(ingest.root, self.step, self.shards, place)
-        write_quarantine(ingest, place)
+        write_quarantine(place, bad_records(ingest))
         if ingest.recorded:
             documents = np.zeros(len(ingest.files.states), np.int64)
 
