@@ -6,7 +6,7 @@ tasks are then linked or copied into one corpus.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -261,13 +261,15 @@ def task_shards(root: StorePath, step: str, records: Sequence[Record]) -> list[t
     ]
 
 
-def link_shards(root: StorePath, step: str, records: Sequence[Record], corpus: StorePath) -> list[ShardEntry]:
-    """Put the shards of all tasks, numbered consecutively, into the directory of a corpus."""
+def link_shards(
+    shards: Iterable[tuple[StorePath, ShardEntry]], corpus: StorePath, first: int = 0
+) -> list[ShardEntry]:
+    """Put shards, numbered consecutively, into the directory of a corpus."""
     documents = corpus / DOCUMENTS
     make_directory(documents)
     pairs, entries = list[tuple[StorePath, StorePath]](), list[ShardEntry]()
-    for path, shard in task_shards(root, step, records):
-        name = f"part-{len(entries):05d}.parquet"
+    for number, (path, shard) in enumerate(shards, first):
+        name = f"part-{number:05d}.parquet"
         pairs.append((path, documents / name))
         entries.append(shard.model_copy(update={"name": name}))
     put_files(pairs)

@@ -20,7 +20,7 @@ from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import DOCUMENTS, QUARANTINE_NAME, Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import Dropped, Json, Manifest, ShardEntry, as_number
 from streaming_jsmf.corpus.metadata import OWN_COLUMNS
-from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter, task_shards
+from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter, link_shards
 from streaming_jsmf.corpus.vocabulary import WordCounts
 from streaming_jsmf.corpus.write import Origin, finish_directory, without_asked
 from streaming_jsmf.errors import InputError
@@ -38,9 +38,8 @@ from streaming_jsmf.ingestion.source_files import (
 )
 from streaming_jsmf.ingestion.steps import Made
 from streaming_jsmf.ingestion.word_choice import NEW_TOKENS, NEW_WORDS
-from streaming_jsmf.storage.paths import StorePath, exists, join, make_directory, store_path
+from streaming_jsmf.storage.paths import StorePath, exists, join, store_path
 from streaming_jsmf.storage.replace import (
-    put_files,
     store_written,
     temporary_folder,
 )
@@ -204,8 +203,7 @@ class Revision:
         shards = sorted(self.known.manifest.shards, key=lambda entry: entry.name)
         found = [(join(corpus.root, entry.name), entry, True) for entry in shards]
         if added is not None:
-            new = task_shards(added.ingest.root, added.step, added.shards)
-            found += [(str(path), entry, False) for path, entry in new]
+            found += [(str(path), entry, False) for path, entry in added.parts()]
         ends = np.cumsum([entry.rows for _, entry, _ in found])
         rows = np.split(np.flatnonzero(self.before == 0), ends[:-1])
         return [
@@ -237,7 +235,6 @@ class Revision:
         frequency, tokens = words.document_frequency.copy(), words.term_count.copy()
         lost = np.zeros_like(frequency), np.zeros_like(tokens)
         lost_documents, lost_tokens = np.zeros(len(STEPS), np.int64), np.zeros(len(STEPS))
-        make_directory(made / DOCUMENTS)
         schema = self.known.corpus.schema()
         try:
             for held in others:
@@ -255,13 +252,9 @@ class Revision:
             written = writer.close()
         finally:
             writer.abort()
-        entries = {Path(entry.name).name: entry for entry in self.known.manifest.shards}
         found = [held.entry.model_copy(update={"name": Path(held.path).name}) for held in staying]
-        first = 1 + max(int(Path(name).stem.rpartition("-")[2]) for name in entries)
-        for number, entry in enumerate(written, first):
-            name = f"part-{number:05d}.parquet"
-            put_files([(folder / entry.name, made / DOCUMENTS / name)])
-            found.append(entry.model_copy(update={"name": name}))
+        last = max(int(Path(entry.name).stem.rpartition("-")[2]) for entry in self.known.manifest.shards)
+        found += link_shards([(folder / entry.name, entry) for entry in written], made, last + 1)
         if self.added is not None and self.added.shards:
             new = self.added.totals
             frequency, tokens = frequency + new.document_frequency, tokens + new.term_count

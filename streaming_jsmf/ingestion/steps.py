@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.manifest import PHRASES, CorpusTotals, Dropped, as_number
+from streaming_jsmf.corpus.manifest import PHRASES, CorpusTotals, Dropped, ShardEntry, as_number
 from streaming_jsmf.corpus.metadata import OWN_COLUMNS, free_name
 from streaming_jsmf.corpus.shards import link_shards, task_directory, task_shards, total_counts
 from streaming_jsmf.corpus.vocabulary import WordCounts
@@ -136,7 +136,7 @@ class Made:
             **({PHRASES: "\n".join(phrases)} if phrases else {}),
             **self.read,
         }
-        entries = link_shards(ingest.root, self.step, self.shards, place)
+        entries = link_shards(self.parts(), place)
         write_quarantine(place, bad_records(ingest))
         if ingest.recorded:
             documents = np.zeros(len(ingest.files.states), np.int64)
@@ -154,9 +154,13 @@ class Made:
         described = replace(origin, dropped=self.dropped, settings=settings)
         finish_directory(place, entries, self.totals, described, full_forms(self.forms, self.totals.words))
 
+    def parts(self) -> list[tuple[StorePath, ShardEntry]]:
+        """The shards with their paths."""
+        return task_shards(self.ingest.root, self.step, self.shards)
+
     def report(self) -> None:
         """Log what was lost."""
-        shards = [entry for _, entry in task_shards(self.ingest.root, self.step, self.shards)]
+        shards = [entry for _, entry in self.parts()]
         documents, nonzeros, tokens = (
             sum(getattr(entry, name) for entry in shards) for name in ("rows", "nonzeros", "tokens")
         )

@@ -32,6 +32,7 @@ from streaming_jsmf.corpus.shards import (
     ShardLimits,
     ShardWriter,
     link_shards,
+    task_shards,
     total_counts,
     write_task_shards,
 )
@@ -220,7 +221,7 @@ def _assemble(
     """Write the corpus with its topics."""
     settings = simulation.settings
     write_truth(place / TRUTH_NAME, truth_of(settings))
-    shards = link_shards(simulation.folder.root, STEP, parts, place)
+    shards = link_shards(task_shards(simulation.folder.root, STEP, parts), place)
     said: dict[str, Json] = {
         SIMULATED: "lda",
         "n_topics": settings.n_topics,
