@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import scipy.sparse
 from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,7 +28,7 @@ from streaming_jsmf.ingestion.grow import grow_corpus
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.jobs.events import silent
 from streaming_jsmf.storage.paths import store_path
-from streaming_jsmf.storage.tables import read_table, write_table
+from streaming_jsmf.storage.tables import read_table
 from tests.corpora import bags_of, rows_of
 from tests.outcomes import called, refused
 from tests.stores import SYNCHRONOUS
@@ -229,21 +231,22 @@ def test_data_in_memory_come_after_the_files_and_cannot_come_back(
     assert notes(growing.grow(tables[1]))["x"] == "second"
 
 
-def test_a_corpus_of_an_earlier_version_can_grow(tmp_path: Path) -> None:
-    growing = Growing(tmp_path, duplicates="keep").made(
-        {"a.csv": rows("xy", "old"), "b.csv": rows("z", "old")}
-    )
-    (growing.place / "keys.arrow").unlink()
-    table = read_table(growing.place / "files.arrow").drop_columns(["arrival", "wanted"])
-    # It had a row for each run of documents: of a.csv in two shards, b.csv and base.csv.
-    runs = table.take(pa.array([0, 0, 1, 2])).drop_columns(["documents"])
-    runs = runs.append_column("documents", pa.array([1, 1, 1, 7]))
-    noted = {key: value for key, value in table.schema.metadata.items() if key != b"guessed_id"}
-    write_table(growing.place / "files.arrow", runs.replace_schema_metadata(noted))
-    (growing.source / "a.csv").touch()
-    assert growing.grow().n_documents == 10
-    files = {"a.csv": rows("xy", "old"), "b.csv": rows("yz", "new", "wccc")}
-    assert notes(growing.becomes(files)) == {"x": "old", "y": "new", "z": "new"}
+def test_equal_documents_have_the_same_words_whatever_their_numbers(tmp_path: Path) -> None:
+    """Of sources of counts, whose lists of words differ in their order."""
+
+    def counts(name: str, words: str, *rows: list[int]) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        scipy.sparse.save_npz(folder / "a.npz", scipy.sparse.csr_array(np.array(rows)))
+        (folder / "a.vocab.txt").write_text("\n".join(words) + "\n")
+        return folder
+
+    request = IngestRequest(curation={**KEPT, "duplicates": "drop"}, made_for="fit")
+    place = tmp_path / "c"
+    ingest(counts("first", "abc", [2, 1, 0], [0, 0, 3]), place, request, SYNCHRONOUS)
+    other = counts("other", "bac", [1, 2, 0], [2, 1, 0])
+    corpus = grow_corpus(other, store_path(place), None, SYNCHRONOUS, silent)
+    assert [*bags_of(corpus).values()] == [{"a": 2, "b": 1}, {"c": 3}, {"b": 2, "a": 1}]
 
 
 def test_bad_records_of_all_updates_are_kept(tmp_path: Path) -> None:

@@ -419,13 +419,13 @@ def test_a_corpus_whose_shards_change(folder: Path, tmp_path: Path) -> None:
     assert not model.update(tmp_path / "corpus").anything
 
 
-@pytest.mark.parametrize("what", ["no corpus", "another corpus", "no files"])
+@pytest.mark.parametrize("what", ["no corpus", "another corpus", "no files.arrow", "no keys.arrow"])
 def test_what_cannot_be_updated_is_refused(folder: Path, what: str) -> None:
     source: Any = folder / "news"
     if what == "no corpus":
         shutil.rmtree(folder / "model.corpus")
-    elif what == "no files":
-        (folder / "model.corpus" / "files.arrow").unlink()
+    elif what.endswith(".arrow"):
+        (folder / "model.corpus" / what.removeprefix("no ")).unlink()
     else:
         source = sj.corpus_from_matrix(np.ones((5, 3), int), ["a", "b", "c"], folder / "other")
     before = digests(folder / "model.moments")

@@ -114,7 +114,7 @@ class Corpus:
         manifest = read_manifest(self.root) if exists(join(self.root, MANIFEST_NAME)) else None
         if manifest is None or "documents_read" not in manifest.settings:
             return None
-        index, *rows = zip(*losses(manifest), strict=True)
+        index, *rows = zip(*losses(manifest.settings, manifest.dropped, manifest.totals), strict=True)
         return pd.DataFrame(
             {name: [each or 0 for each in row] for name, row in zip(LOSSES, rows, strict=True)}, index
         )

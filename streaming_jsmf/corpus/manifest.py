@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
@@ -168,28 +168,29 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
     return manifest
 
 
-def losses(manifest: Manifest) -> list[tuple[Json, ...]]:
-    """What was read, dropped by each step, and kept: documents, words, tokens.
+def losses(
+    read: Mapping[str, Json], dropped: Sequence[Dropped], kept: CorpusTotals
+) -> list[tuple[Json, ...]]:
+    """What was read, dropped by each step, and kept: documents, words, tokens; ``read`` are the settings of a manifest.
 
     Steps that dropped nothing are omitted. The tokens of a step count only what the steps before it kept.
     """
-    read, kept = manifest.settings, manifest.totals
-    words = kept.words + sum(step.words for step in manifest.dropped)
+    words = kept.words + sum(step.words for step in dropped)
     return [
         ("read", read.get("documents_read"), words, read.get("tokens_read")),
         *(
             (f"- {step.reason}", step.documents, step.words, step.tokens)
-            for step in manifest.dropped
+            for step in dropped
             if step.documents or step.words or step.tokens or step.step == "bad_records"
         ),
         ("kept", kept.documents, kept.words, kept.tokens),
     ]
 
 
-def losses_table(manifest: Manifest) -> str:
+def losses_table(rows: Sequence[tuple[Json, ...]]) -> str:
     """Format ``losses`` as a table."""
     shown = [
         (label, *(f"{number:,.0f}" if isinstance(number, int | float) and number else "" for number in row))
-        for label, *row in losses(manifest)
+        for label, *row in rows
     ]
     return table([("", *LOSSES), *shown], "<>>>")

@@ -6,7 +6,7 @@ tasks are then linked or copied into one corpus.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,20 +21,21 @@ from streaming_jsmf.corpus.bags import BATCH_NONZEROS, Bags, Documents
 from streaming_jsmf.corpus.format import DOCUMENTS
 from streaming_jsmf.corpus.manifest import ShardEntry, as_number
 from streaming_jsmf.corpus.metadata import OWN_COLUMNS
-from streaming_jsmf.corpus.totals import ranges_of_ids, sum_files, totals_of
+from streaming_jsmf.corpus.totals import COUNTS
 from streaming_jsmf.corpus.vocabulary import WordCounts, used_counts
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.checkpoints import Record
-from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.jobs.workspace import TaskFiles, Workspace
+from streaming_jsmf.jobs.workspace import TaskFiles
+from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.storage.objects import FILE_THREADS, in_threads
 from streaming_jsmf.storage.paths import StorePath, make_directory, sha256_of
 from streaming_jsmf.storage.replace import put_files
-from streaming_jsmf.storage.tables import write_ranges
+from streaming_jsmf.storage.tables import read_table, write_table
 
 TOKENS_PER_SHARD = 20_000_000
 
 #: Layout of a workspace, one of its arguments: unfinished work with another layout is refused.
-LAYOUT = {"layout": 8}
+LAYOUT = {"layout": 9}
 
 _COUNTS = "counts.arrow"
 
@@ -221,15 +222,12 @@ def write_task_shards(
     root: StorePath,
     step: str,
     index: int,
-    size: tuple[int, int],
+    n_words: int,
     limits: ShardLimits,
     fill: Callable[[ShardWriter], None],
 ) -> Record:
-    """Task: write the shards that ``fill`` makes, and their counts; return the record to commit.
-
-    ``size`` has the numbers of words and of ranges of ``total_counts``.
-    """
-    files, (n_words, n_ranges) = TaskFiles(root, task_directory(step, index)), size
+    """Task: write the shards that ``fill`` makes, and the counts of their words; return the record to commit."""
+    files = TaskFiles(root, task_directory(step, index))
     with files.local() as directory:
         writer = ShardWriter(directory, n_words, limits)
         try:
@@ -238,29 +236,41 @@ def write_task_shards(
             files.known |= {shard.name: shard.sha256 for shard in shards}
         finally:
             writer.abort()
-        counts = used_counts(writer.document_frequency, writer.term_count)
-        ranges = ranges_of_ids(np.asarray(counts.column("id")), n_words, n_ranges)
-        write_ranges(directory / _COUNTS, counts, ranges, n_ranges)
+        write_table(directory / _COUNTS, used_counts(writer.document_frequency, writer.term_count))
     return {"shards": [shard.model_dump(mode="json") for shard in shards], **files.record()}
 
 
-def total_counts(
-    work: Workspace, executor: Executor, step: str, n_tasks: int, words: pa.Array, n_ranges: int
-) -> WordCounts:
-    """Step: sum the counts of the words over the shards of all tasks."""
-    files = [f"{task_directory(step, index)}/{_COUNTS}" for index in range(n_tasks)]
-    return totals_of(sum_files(work, executor, f"{step}_totals", files, "id", n_ranges), words)
+def total_counts(root: StorePath, step: str, n_tasks: int, words: pa.Array) -> WordCounts:
+    """Sum the counts of the words over the shards of all tasks, in their order."""
+    totals = WordCounts(words, np.zeros(len(words), np.int64), np.zeros(len(words)))
+    files = [root / task_directory(step, index) / _COUNTS for index in range(n_tasks)]
+    for some in panels(len(files), FILE_THREADS):
+        for table in in_threads(read_table, files[some]):
+            ids = np.asarray(table.column("id"))
+            for name in COUNTS:
+                getattr(totals, name)[ids] += np.asarray(table.column(name))
+    return totals
 
 
-def link_shards(root: StorePath, step: str, records: Sequence[Record], corpus: StorePath) -> list[ShardEntry]:
-    """Put the shards of all tasks, numbered consecutively, into the directory of a corpus."""
+def task_shards(root: StorePath, step: str, records: Sequence[Record]) -> list[tuple[StorePath, ShardEntry]]:
+    """Return the shards of all tasks, in their order, with their paths."""
+    return [
+        (root / task_directory(step, index) / shard["name"], ShardEntry.model_validate(shard))
+        for index, record in enumerate(records)
+        for shard in record["shards"]
+    ]
+
+
+def link_shards(
+    shards: Iterable[tuple[StorePath, ShardEntry]], corpus: StorePath, first: int = 0
+) -> list[ShardEntry]:
+    """Put shards, numbered consecutively, into the directory of a corpus."""
     documents = corpus / DOCUMENTS
     make_directory(documents)
     pairs, entries = list[tuple[StorePath, StorePath]](), list[ShardEntry]()
-    for index, record in enumerate(records):
-        for shard in map(ShardEntry.model_validate, record["shards"]):
-            name = f"part-{len(entries):05d}.parquet"
-            pairs.append((root / task_directory(step, index) / shard.name, documents / name))
-            entries.append(shard.model_copy(update={"name": name}))
+    for number, (path, shard) in enumerate(shards, first):
+        name = f"part-{number:05d}.parquet"
+        pairs.append((path, documents / name))
+        entries.append(shard.model_copy(update={"name": name}))
     put_files(pairs)
     return entries

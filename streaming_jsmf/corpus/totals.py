@@ -1,7 +1,7 @@
 """Sums of the counts of words over the files of many tasks: by ranges of words, one task a range.
 
-Every file has one batch of rows for each range, so a task reads only its own rows: those of words whose hash or id lies
-in the range.
+Every file has one batch of rows for each range, so a task reads only its own rows: those of words whose hash lies in
+the range.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from streaming_jsmf.storage.tables import (
     damaged,
     own_file,
     read_range,
-    read_table,
     table_batches,
     write_table,
 )
@@ -44,7 +43,7 @@ MERGE_ROWS = 1_000_000
 COUNTS = ("document_frequency", "term_count")
 
 #: What is summed by each key: the columns of the key, in the order of the sums, and those of the counts.
-_COLUMNS = {"word": (("word",), COUNTS), "id": (("id",), COUNTS), "form": (("word", "form"), ("count",))}
+_COLUMNS = {"word": (("word",), COUNTS), "form": (("word", "form"), ("count",))}
 _SUMS = "counts.arrow"
 
 
@@ -53,18 +52,13 @@ def number_of_ranges(n_bytes: int) -> int:
     return min(max(n_bytes // RANGE_BYTES, 1), MOST_RANGES)
 
 
-def ranges_of_ids(ids: NDArray[np.int64], n_words: int, number: int) -> NDArray[np.int64]:
-    """Return the range of each word id below ``n_words``."""
-    return ids * number // max(n_words, 1)
-
-
 def ranges_of_hashes(hashes: NDArray[np.uint64], number: int) -> NDArray[np.int64]:
     """Return the range of each 64-bit hash."""
     return ((hashes >> np.uint64(32)) * np.uint64(number) >> np.uint64(32)).astype(np.int64)
 
 
 def summed(counts: Any, key: str) -> Any:
-    """Sum a table of counts by ``key``, "word", "id" or "form", and sort it."""
+    """Sum a table of counts by ``key``, "word" or "form", and sort it."""
     by, counted = _COLUMNS[key]
     grouped = counts.group_by([*by], use_threads=False).aggregate([(name, "sum") for name in counted])
     renamed = grouped.rename_columns({f"{name}_sum": name for name in counted})
@@ -126,7 +120,7 @@ def sum_files(
 ) -> list[StorePath]:
     """Sum the counts in files of the workspace by ``key``, as ``summed``; return a sorted table per range.
 
-    The few files of a single range are returned as they are, sorted, too; ``merged`` and ``totals_of`` sum them.
+    The few files of a single range are returned as they are, sorted, too; ``merged`` sums them.
     Words in fewer than ``least`` documents may be left out.
     """
     if number == 1:
@@ -174,13 +168,3 @@ def merged(tables: Sequence[StorePath]) -> Iterator[WordCounts]:
         table = summed(pa.concat_tables(taken), "word")
         counts = (np.asarray(table.column(name)) for name in COUNTS)
         yield WordCounts(table.column("word").combine_chunks(), *counts)
-
-
-def totals_of(tables: Sequence[StorePath], words: Any) -> WordCounts:
-    """Return the counts of given words, an Arrow array, from tables of ``used_counts``, added in their order."""
-    totals = WordCounts(words, np.zeros(len(words), np.int64), np.zeros(len(words)))
-    for table in map(read_table, tables):
-        ids = np.asarray(table.column("id"))
-        for name in COUNTS:
-            getattr(totals, name)[ids] += np.asarray(table.column(name))
-    return totals

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import AUTO, EXCERPT
 from streaming_jsmf.corpus.bags import Bags
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
-from streaming_jsmf.corpus.totals import ranges_of_ids, summed
+from streaming_jsmf.corpus.totals import summed
 from streaming_jsmf.corpus.vocabulary import used_counts
 from streaming_jsmf.ingestion.columns import ColumnSummary, summarize
-from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units
+from streaming_jsmf.ingestion.job import WORDS, Group, Ingest, Piece, group_units
 from streaming_jsmf.ingestion.losses import save_bad
 from streaming_jsmf.ingestion.repeats import (
     KEY,
@@ -40,7 +40,7 @@ from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.workspace import TaskFiles
 from streaming_jsmf.storage.paths import child_names
-from streaming_jsmf.storage.tables import checked, opened, own_file, write_checked, write_ranges
+from streaming_jsmf.storage.tables import checked, opened, own_file, write_checked, write_table
 
 _SAMPLE = 1000  # documents whose languages are counted together
 _SCATTERED = "scattered"
@@ -121,9 +121,10 @@ def read_source(ingest: Ingest, executor: Executor) -> tuple[list[Piece], Conten
     units by bucket.
     """
     units, contents = ingest.units, Contents()
+    if ingest.words is not None:
+        write_table(ingest.root / WORDS, pa.table({"word": pa.array(ingest.words, pa.string())}))
     groups = group_units(units)
-    if n_buckets := ingest.source.n_buckets():
-        ingest = replace(ingest, buckets=n_buckets)
+    if n_buckets := ingest.buckets:
         scattered = [Group(i, i, (unit,)) for i, unit in enumerate(units)]
         contents.bad = sum(
             record["bad"] for record in ingest.run(executor, "scatter", scatter_unit, scattered)
@@ -203,27 +204,24 @@ def _documents(ingest: Ingest, number: int, unit: Unit, bad: BadRecords) -> Iter
 class PieceWriter:
     """Write batches of a source as files with the path prefix ``stem``: bags, word counts, keys.
 
-    If the source has no fixed vocabulary, words are numbered in order of appearance.
+    Words are numbered as in the vocabulary of the source, or else in order of appearance.
     """
 
     def __init__(self, ingest: Ingest, stem: Path) -> None:
-        n_words = ingest.n_words
-        self._stem, self._n_words, self._n_ranges = stem, n_words or 0, ingest.ranges
-        self._open_vocabulary = n_words is None
-        self._guessed = ingest.guessed_id is not None
+        self._stem, self._n_ranges = stem, ingest.ranges
         self._passages = ingest.source.tokenizer.options.split is not None
         self._file: Any = None
         self._stream: Any = None
         self._schema: Any = None
-        self._words = pa.array([], pa.string())
-        self._hashes = hash_values(pa.array(np.arange(n_words or 0, dtype=np.int64)))
-        self._document_frequency = np.zeros(n_words or 0, np.int64)
-        self._term_count = np.zeros(n_words or 0, np.float64)
+        self._words = ingest.vocabulary_of_source()
+        self._hashes = hash_values(self._words)
+        self._document_frequency = np.zeros(len(self._words), np.int64)
+        self._term_count = np.zeros(len(self._words), np.float64)
         self._keys: dict[str, list[NDArray[Any]]] = {"contents": [], "identities": []}
         self._sample: list[Bags] = []
         # A table of the forms of words that are stemmed.
         self._forms = None if ingest.source.tokenizer.options.stemmer is None else FORMS.empty_table()
-        self._detects = n_words is None and AUTO in parts_of(ingest.curation.stop_words)
+        self._detects = AUTO in parts_of(ingest.curation.stop_words)
         self.languages = Counter[str]()
         self.documents = self.nonzeros = 0
         self.tokens = 0.0
@@ -257,13 +255,9 @@ class PieceWriter:
         """Write what all batches together have."""
         self._count_languages()
         counts = used_counts(self._document_frequency, self._term_count)
-        if self._open_vocabulary:
-            words = self._words.take(counts.column("id").combine_chunks())
-            counts = counts.append_column("word", words).sort_by("word")
-            write_words(self._stem.with_suffix(".words"), counts, self._n_ranges)
-        else:
-            ids = ranges_of_ids(np.asarray(counts.column("id")), self._n_words, self._n_ranges)
-            write_ranges(self._stem.with_suffix(".words"), counts, ids, self._n_ranges)
+        words = self._words.take(counts.column("id").combine_chunks())
+        counts = counts.append_column("word", words).sort_by("word")
+        write_words(self._stem.with_suffix(".words"), counts, self._n_ranges)
         if self._forms is not None:
             write_words(self._stem.with_suffix(".forms"), self._forms, self._n_ranges)
         for kind, parts in self._keys.items():
@@ -301,7 +295,7 @@ class PieceWriter:
         keys["unit"], keys["row"] = unit, batch.rows
         if batch.document_id is not None and not batch.id_faults:
             ids = batch.document_id
-            keys = identity_keys(keys, ids, as_texts=self._guessed, passages=self._passages)
+            keys = identity_keys(keys, ids, passages=self._passages)
             self._keys["identities"].append(keys)
         self._keys["contents"].append(contents_keys(keys, batch.bags, self._hashes))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,26 +20,28 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import BUILT_IN, IngestRequest, Vanished
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.manifest import PHRASES
-from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.display import location as located_at
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.job import Ingest
-from streaming_jsmf.ingestion.known import Known
-from streaming_jsmf.ingestion.losses import NothingLeftError, warn_of_losses
 from streaming_jsmf.ingestion.plan import plan_ingest
-from streaming_jsmf.ingestion.repeats import ENTRIES_NAME, packed
-from streaming_jsmf.ingestion.revision import Additions, Revision, quarantined
-from streaming_jsmf.ingestion.source_files import FILES_NAME, UNSETTLED, Followed, SourceFiles, ranks
+from streaming_jsmf.ingestion.revision import Known, Revision
+from streaming_jsmf.ingestion.source_files import (
+    FILES_NAME,
+    GUESSED_ID,
+    KINDS,
+    Followed,
+    SourceFiles,
+    ranks,
+)
 from streaming_jsmf.ingestion.sources.listing import NoFilesError, find_files
-from streaming_jsmf.ingestion.steps import run_ingest
+from streaming_jsmf.ingestion.steps import Made, run_steps
 from streaming_jsmf.ingestion.tokens.stop_words import LANGUAGES, NONE
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.heads import planning
 from streaming_jsmf.storage.lock import recover, sole_writer, work_place
-from streaming_jsmf.storage.paths import StorePath, exists, is_url, normalize, state_of
+from streaming_jsmf.storage.paths import StorePath, is_url, normalize, state_of
 from streaming_jsmf.storage.replace import file_written, remove_store
 from streaming_jsmf.storage.tables import write_table
 
@@ -75,7 +78,8 @@ def grow_corpus(
     """
     recover(place)
     known, added, again = Known.at(place), place.with_name(f"{place.name}.added"), frozenset[str]()
-    with located(source, added if execution.elsewhere else None, numbered=known.grown.numbered) as location:
+    near = added if execution.elsewhere else None
+    with located(source, near, numbered=known.numbered) as location, ExitStack() as lock:
         request = _as_before(reading or IngestRequest(), known, location.path)
         if vanished is None and reading in (None, IngestRequest()) and _is_followed(known, location.path):
             return known.corpus
@@ -83,40 +87,40 @@ def grow_corpus(
             files, plan = SourceFiles(located_at(normalize(location.path)), {}), None
             try:
                 plan = plan_ingest(location, added, request, choose=partial(_to_read, known, again))
-                files = plan[0].files or files
+                files = plan[0].files
             except NoFilesError:
                 if not files.followed(known.files).vanished.any():
                     raise
             followed = files.followed(known.files)
-            _note_moved(place, known, followed)
             gone = followed.vanished & (vanished != "keep")
             _require_few_gone(known, gone, vanished)
-            wanted = followed.held & (np.asarray(known.files["wanted"]) > 0)
-            unsettled = UNSETTLED in known.files.schema.metadata or wanted.any()
-            if not (gone.any() or followed.changed.any() or followed.new or again or unsettled):
-                _remove(added)
+            changes = gone | followed.changed | (followed.held & (np.asarray(known.files["wanted"]) > 0))
+            # Of files that were swapped, others may replace documents.
+            swapped = np.argsort(ranks(followed.table)) != np.argsort(ranks(known.files))
+            if not (changes.any() or followed.new or again or swapped.any()):
+                _note_moved(place, known, followed)
+                remove_store(work_place(added), ignore_errors=True)
                 return known.corpus
-            additions = Additions.of_nothing(files, known)
-            if plan is not None and plan[0].units:
-                additions = _read(*plan, additions, known, execution, listener)
-            change = Revision(known, files, followed, gone, again, additions)
+            known.files = followed.table
+            if not again:
+                lock.enter_context(sole_writer(place))
+            read = _read(plan[0], known, execution, listener) if plan is not None and plan[0].units else None
+            change = Revision(known, files, followed, gone, again, read)
             # Documents that lost to others which are gone.
             more = {
                 *change.files.filter(pa.array(change.wanted > 0))["path"].to_pylist()
             } & files.states.keys()
             if not more:
-                break
+                corpus = change.written(place, since)
+                remove_store(work_place(added), ignore_errors=True)
+                return corpus
             again |= more
-    with sole_writer(place):
-        made = change.written(place, since)
-    _remove(added)
-    return made
 
 
 @planning()
 def _is_followed(known: Known, source: str) -> bool:
     """Whether a source behind a URL has the files of the corpus as they were; none of them is opened."""
-    if not is_url(source) or UNSETTLED in known.files.schema.metadata:
+    if not is_url(source):
         return False
     try:
         states = {located_at(path): json.dumps(state_of(path)) for path in find_files(source)}
@@ -133,17 +137,9 @@ def _to_read(known: Known, again: frozenset[str], files: SourceFiles) -> frozens
 
 def _note_moved(place: StorePath, known: Known, followed: Followed) -> None:
     """Record where the files are now: one that is moved first and changed later would be taken for a new one."""
-    if followed.table == known.files:
-        return
-    if not exists(place / ENTRIES_NAME):  # of an earlier version, whose table of files has what is needed
-        write_table(place / ENTRIES_NAME, packed(known.entries))
-    noted = known.files.schema.metadata
-    if (np.argsort(ranks(followed.table)) != np.argsort(ranks(known.files))).any():
-        noted = {**noted, UNSETTLED: "True"}
-    files = followed.table.replace_schema_metadata(noted)
-    with file_written(place / FILES_NAME, overwrite=True) as beside:
-        write_table(beside, files)
-    known.files = files
+    if followed.table != known.files:
+        with file_written(place / FILES_NAME, overwrite=True) as beside:
+            write_table(beside, followed.table)
 
 
 def _require_few_gone(known: Known, gone: NDArray[np.bool_], vanished: Vanished | None) -> None:
@@ -155,18 +151,13 @@ def _require_few_gone(known: Known, gone: NDArray[np.bool_], vanished: Vanished 
         )
 
 
-def _remove(added: StorePath) -> None:
-    """Remove the corpus of the added documents, and what an interrupted run has left of it."""
-    for path in (added, work_place(added)):
-        remove_store(path, ignore_errors=True)
-
-
 def _as_before(request: IngestRequest, known: Known, source: str) -> IngestRequest:
     """Read as the corpus was read, unless the request says otherwise; over the words of the corpus."""
     settings, made, root = known.manifest.settings, known.manifest.request, known.corpus.root
     read: dict[str, Any] = {key[5:]: value for key, value in settings.items() if key.startswith("read_")}
     # The column of the ids is certain once a corpus has them.
-    ids = {} if known.grown.guessed_id is None else {"id": known.grown.guessed_id}
+    guessed = known.files.schema.metadata[GUESSED_ID].decode()
+    ids = {"id": guessed} if guessed else {}
     if PHRASES in settings:
         read[PHRASES] = tuple(str(settings[PHRASES]).split("\n"))
     read |= {**ids, **request.options}
@@ -194,34 +185,22 @@ def _as_before(request: IngestRequest, known: Known, source: str) -> IngestReque
     )
 
 
-def _read(
-    planned: Ingest,
-    origin: Origin,
-    nothing: Additions,
-    known: Known,
-    execution: Execution,
-    listener: Listener,
-) -> Additions:
+def _read(planned: Ingest, known: Known, execution: Execution, listener: Listener) -> Made:
     """Read the files that were chosen; documents that other files or texts replace stay until all are compared."""
-    grown, settings = known.grown, known.manifest.settings
+    settings, before = known.manifest.settings, int(known.manifest.settings["documents_read"] or 0)
     rules: dict[str, Any] = {key: settings[key] for key in _RULES if key in settings}
-    before = {"documents_before": grown.documents_read}
-    request, arguments = {**origin.request, **before}, {**planned.folder.arguments, **before}
-    folder = replace(planned.folder, arguments=arguments, result=fingerprint(request))
-    kinds = {**planned.known_kinds, **grown.kinds}
+    arguments = {**planned.folder.arguments, "documents_before": before}
+    folder = replace(planned.folder, arguments=arguments, result="")
+    kinds = {**planned.known_kinds, **json.loads(known.files.schema.metadata[KINDS])}
     curation = replace(planned.curation, **rules)
-    ids = "" if grown.numbered else str(known.corpus.schema().field("document_id").type)
-    planned = replace(planned, curation=curation, folder=folder, grows=grown, known_kinds=kinds, ids=ids)
-    origin, execution = replace(origin, request=request), execution.reporting_on("ingest")
-    try:
-        run_ingest(planned, origin, execution, listener, overwrite=True)
-    except NothingLeftError as empty:
-        warn_of_losses(empty.dropped, 0, empty.settings.get("tokens_read"))
-        entries = np.concatenate([nothing.entries, *empty.entries])
-        return Additions(nothing.files, entries, None, empty.dropped, empty.settings, empty.quarantine)
-    made = Known.at(folder.target)
-    if made.grown.numbered != grown.numbered:
-        wrong = "ids, and others are numbered" if grown.numbered else "no ids, and others have some"
+    ids = "" if known.numbered else str(known.corpus.schema().field("document_id").type)
+    planned = replace(
+        planned, curation=curation, folder=folder, documents_before=before, known_kinds=kinds, ids=ids
+    )
+    folder.start(replace=True)
+    made = run_steps(planned, execution.reporting_on("ingest"), listener)
+    if made.pieces and (not made.ingest.ids) != known.numbered:
+        wrong = "ids, and others are numbered" if known.numbered else "no ids, and others have some"
         raise InputError(f"added documents have {wrong}; use {option.id} as for fit, or fit again")
-    bad = quarantined(folder.target)
-    return Additions(made.files, made.entries, made, made.manifest.dropped, made.manifest.settings, bad)
+    made.report()
+    return made

@@ -2,12 +2,13 @@
 
 zarr.json                   the arguments
 records/STEP-part-00000/    task 0 of a step is done
+source.words                the vocabulary of the source, if it is fixed
 scattered/00000.arrow       rows of a unit of a shuffled source, by bucket
 neighbors/00000/           counts of words and neighboring pairs of a group
 read/00000/0000.*           bags, word counts and keys of piece 0 of group 0
 words/00000/                total counts of the words of a range
 identities/00000/           repeated ids of a range; contents/ has repeated documents
-write.words                 the chosen words, or new word ids indexed by old ones
+write.words                 the chosen words
 write/00000/                shards of piece 0
 rewrite.words, rewrite/     the same, without the words that no kept document has
 """
@@ -18,15 +19,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from streaming_jsmf.config import Curation, OnBadRecord
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
-from streaming_jsmf.ingestion.source_files import Grown, SourceFiles
+from streaming_jsmf.ingestion.source_files import NO_FILES, SourceFiles
 from streaming_jsmf.ingestion.sources.protocol import Unit, grouped
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.run import map_job, run_job
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.storage.tables import read_table
+
+WORDS = "source.words"
 
 #: Minimum and maximum bytes that one task reads, and the approximate number of tasks between these bounds.
 GROUP_BYTES = (16 << 20, 128 << 20)
@@ -109,7 +115,7 @@ class Ingest:
     on_bad_record : "fail" stops at the first bad record, "quarantine" writes bad records to ``quarantine.parquet``.
     vocabulary : Exactly the words to keep, in this order; None lets the curation choose.
     units : All units of the source.
-    words : The vocabulary of the source, None if it is not fixed; ``n_words`` is their number.
+    words : The vocabulary of the source, None if it is not fixed; ``has_words`` tells tasks whether it is.
     buckets : Number of buckets of a shuffled source, else 0.
     known_kinds : Kinds (see ``columns``) of the metadata columns of the corpus of the vocabulary, "" for strings.
     max_dropped : Share of the documents that may be lost.
@@ -117,7 +123,7 @@ class Ingest:
         documents.
     files : The files of the source.
     recorded : Whether files and documents that were read are recorded with the corpus, so that it can grow.
-    grows : The corpus that the documents are added to, if there is one.
+    documents_before : Number of documents that the corpus which grows has read; None for a new corpus.
     columns : Metadata columns of the corpus, known after the first pass.
     ranges : Number of ranges of words and of keys, each of which one task merges.
     repeats : Documents to leave out: step that has found them, and its ranges that have some.
@@ -131,15 +137,15 @@ class Ingest:
     vocabulary: tuple[str, ...] | None = None
     units: Sequence[Unit] = field(default=(), repr=False)
     words: Sequence[str] | None = field(default=None, repr=False)
-    n_words: int | None = None
+    has_words: bool = False
     buckets: int = 0
     known_kinds: Mapping[str, str] = field(default_factory=dict)
     max_dropped: float = 0.5
     ids: str = ""
     columns: tuple[Column, ...] = ()
-    files: SourceFiles | None = field(default=None, repr=False)
+    files: SourceFiles = field(default=NO_FILES, repr=False)
     recorded: bool = False
-    grows: Grown | None = None
+    documents_before: int | None = None
     ranges: int = 1
     repeats: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
@@ -147,6 +153,11 @@ class Ingest:
     def guessed_id(self) -> str | None:
         """The column that holds the ids if it was only guessed."""
         return None if self.source.id_was_named else self.source.id_column
+
+    @property
+    def grows(self) -> bool:
+        """Whether the documents are added to a corpus."""
+        return self.documents_before is not None
 
     @property
     def root(self) -> StorePath:
@@ -157,6 +168,12 @@ class Ingest:
     def keeps_any_document(self) -> bool:
         """Whether documents are kept even if all of them lack the words given, as for ``transform``."""
         return self.vocabulary is not None and not self.curation.min_distinct_words + self.curation.min_tokens
+
+    def vocabulary_of_source(self) -> Any:
+        """The words of a source with a fixed vocabulary, an Arrow array; none of another one."""
+        if not self.has_words:
+            return pa.array([], pa.string())
+        return read_table(self.root / WORDS).column("word").combine_chunks()
 
     def run(
         self,
@@ -170,7 +187,7 @@ class Ingest:
 
         Items are groups, or pieces and numbers of ranges with the step.
         """
-        context = replace(self, units=(), words=None, vocabulary=None, files=None)
+        context = replace(self, units=(), words=None, vocabulary=None, files=NO_FILES)
         sizes = [getattr(item[-1] if isinstance(item, tuple) else item, "size", 1) for item in items]
         job = map_job(task, context, sizes, self.folder.checkpoints(step), unit, items=items)
         run_job(job, executor)

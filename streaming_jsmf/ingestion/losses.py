@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streaming_jsmf.corpus.format import QUARANTINE_NAME, Corpus, open_corpus, read_manifest
-from streaming_jsmf.corpus.manifest import Dropped, as_number, losses_table
+from streaming_jsmf.corpus.manifest import CorpusTotals, Dropped, as_number, losses, losses_table
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import LAST, InputError, names_options, option
 from streaming_jsmf.ingestion.job import Ingest
@@ -106,31 +107,21 @@ def require_few_losses(ingest: Ingest, dropped: Sequence[Dropped], n_read: int) 
         )
 
 
-def warn_of_losses(dropped: Sequence[Dropped], kept: int, tokens_read: Any) -> None:
-    """Warn if more than a tenth of the documents is dropped; in Python, which shows only warnings, if any is."""
+def report_losses(read: Mapping[str, Any], dropped: Sequence[Dropped], kept: CorpusTotals) -> None:
+    """Log what was read, dropped and kept, one message per line; ``read`` are settings of a corpus.
+
+    Warns if more than a tenth of the documents is dropped; in Python, which shows only warnings, if any is.
+    """
+    for line in losses_table(losses(read, dropped, kept)).splitlines():
+        logger.info("%s", line)
     number = sum(step.documents for step in dropped)
-    n_read = number + kept
-    reasons = _reasons(dropped, dropped, tokens_read)
+    n_read = number + kept.documents
+    reasons = _reasons(dropped, dropped, read.get("tokens_read"))
     if number > LARGEST_LOSS * n_read:
         share = f"{number / n_read:.0%}"
         logger.warning("%s of the documents are dropped: %s", share, reasons, extra=LAST)
     elif number and not names_options.get():
         logger.warning("%s of %s documents are dropped: %s", f"{number:,}", f"{n_read:,}", reasons)
-
-
-class NothingLeftError(InputError):
-    """No document is left: what was dropped, settings that count what was read, its entries, and its bad records."""
-
-    def __init__(
-        self,
-        message: str,
-        dropped: Sequence[Dropped],
-        settings: Mapping[str, Any],
-        entries: Sequence[Any] = (),
-        quarantine: Sequence[Any] = (),
-    ) -> None:
-        super().__init__(message)
-        self.dropped, self.settings, self.entries, self.quarantine = dropped, settings, entries, quarantine
 
 
 def nothing_left(ingest: Ingest, dropped: Sequence[Dropped]) -> str:
@@ -198,25 +189,30 @@ def save_bad(path: Path, ingest: Ingest, bad: Sequence[tuple[Unit, BadRecord]]) 
 
 def first_bad_record(ingest: Ingest) -> str:
     """The place of the first bad record, and why it is bad, for a message; empty without bad records."""
-    for path in saved(ingest):
-        [row] = read_table(path).slice(0, 1).to_pylist()
+    for table in bad_records(ingest):
+        [row] = table.slice(0, 1).to_pylist()
         place = "" if row["row"] is None else f", row {row['row']} from 0"
         return f"; the first is {row['file']}{place}: {row['reason']}"
     return ""
 
 
-def write_quarantine(ingest: Ingest, corpus: StorePath) -> None:
-    """Write all bad records, if any, in the order of units, with one file of them in memory at a time."""
-    if paths := [*saved(ingest)]:
+def write_quarantine(corpus: StorePath, tables: Iterator[Any]) -> None:
+    """Write bad records, if there are any, to the quarantine of a corpus, with one table in memory at a time."""
+    if (first := next(tables, None)) is not None:
         with (
             file_written(corpus / QUARANTINE_NAME) as place,
             pq.ParquetWriter(place, _QUARANTINE, compression="zstd") as writer,
         ):
-            for path in paths:
-                writer.write_table(read_table(path))
+            for table in chain([first], tables):
+                writer.write_table(table)
 
 
-def saved(ingest: Ingest) -> Iterator[StorePath]:
+def bad_records(ingest: Ingest) -> Iterator[Any]:
+    """Yield the tables of the bad records, in the order of units."""
+    return map(read_table, _saved(ingest))
+
+
+def _saved(ingest: Ingest) -> Iterator[StorePath]:
     """Yield the files with the bad records of all units."""
     for step in ("scatter", "read", "write"):
         checkpoints = ingest.folder.checkpoints(step)
@@ -225,10 +221,7 @@ def saved(ingest: Ingest) -> Iterator[StorePath]:
 
 
 def reported(target: StorePath) -> Corpus:
-    """Open a corpus, and log what was lost when it was made, one message per line."""
-    built = open_corpus(str(target))
-    manifest = read_manifest(str(target))
-    for line in losses_table(manifest).splitlines():
-        logger.info("%s", line)
-    warn_of_losses(manifest.dropped, built.n_documents, manifest.settings.get("tokens_read"))
+    """Open a corpus, and log what was lost when it was made."""
+    built, manifest = open_corpus(str(target)), read_manifest(str(target))
+    report_losses(manifest.settings, manifest.dropped, manifest.totals)
     return built

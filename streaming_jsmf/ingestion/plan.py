@@ -125,7 +125,12 @@ def plan_ingest(
             names = ", ".join(str(Option(key)) for key in chosen)
             raise InputError(f"{option.vocabulary} gives the words to keep; leave {names} out")
     units, words, contents = opened.units(), opened.vocabulary, FileContents()
-    files = _files_of(opened, source, units, words, contents)
+    held = {path: _files_at(path) for path in dict.fromkeys(unit.path for unit in units)}
+    named = {find_beside(path, [name]) for path in held for name in files_named(opened.options) if name}
+    beside = [*filter(None, named)]
+    n_buckets = opened.n_buckets()
+    whole = words is not None or bool(beside or n_buckets)
+    files = SourceFiles.of(normalize(source.path), held, contents, whole=whole, sha256=source.sha256)
     if choose is not None:
         chosen_files = choose(files)
         units = [unit for unit in units if files.path(unit.path) in chosen_files]
@@ -140,13 +145,21 @@ def plan_ingest(
         given.words or None,
         units,
         words,
-        None if words is None else len(words),
+        words is not None,
+        n_buckets,
         known_kinds=given.kinds,
         max_dropped=request.max_dropped,
         files=files,
         recorded=choose is not None or request.made_for == "fit",
     )
-    identity = _identity(ingest, source, contents, spec=sha256_of(source.path) if is_spec else None)
+    if source.sha256 is None:
+        read = [file for path in dict.fromkeys(unit.path for unit in units) for file in held[path]]
+        identity = identity_of_files([*read, *beside], contents)
+    else:
+        identity = {"files": source.sha256}
+    if is_spec:
+        identity["spec"] = sha256_of(source.path)
+    identity = _identity(ingest, source, identity)
     folder = replace(ingest.folder, arguments={**identity, **LAYOUT}, result=fingerprint(identity))
     n_ranges = number_of_ranges(sum(unit.size for unit in units))
     ingest = replace(ingest, folder=folder, ranges=n_ranges)
@@ -307,53 +320,34 @@ def _without_notes(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return {name: value for name, value in fields if name != "notes"}
 
 
-def _identity(ingest: Ingest, source: Location, contents: FileContents, spec: str | None) -> dict[str, Any]:
-    """Return everything that determines the bytes of the corpus, to recognize it and an unfinished ingest."""
+def _identity(ingest: Ingest, source: Location, files: dict[str, Any]) -> dict[str, Any]:
+    """Return everything that determines the bytes of the corpus, to recognize it and an unfinished ingest.
+
+    ``files`` is the identity of the files that are read.
+    """
 
     def digest_of(value: str) -> str:
         # Data in memory are in another temporary file each time.
         plain = value if source.sha256 is None else value.replace(source.path, "")
         return hashlib.sha256(plain.encode()).hexdigest()
 
-    return {
+    found = {
+        **files,
         **ingest.source.settings(),
         "source": digest_of(repr(ingest.source)),
         "units": digest_of(json.dumps([asdict(unit, dict_factory=_without_notes) for unit in ingest.units])),
-        **_identity_of_input(ingest, source, contents),
         "words": None if ingest.words is None else _digest(ingest.words),
         **curation_fields(ingest),
         "tokens_per_shard": ingest.tokens_per_shard,
         "on_bad_record": ingest.on_bad_record,
         **({"known_kinds": dict(ingest.known_kinds)} if ingest.known_kinds else {}),
-        **({} if spec is None else {"spec": spec}),
     }
-
-
-def _identity_of_input(ingest: Ingest, source: Location, contents: FileContents) -> dict[str, Any]:
-    """The identity of the files of a source, or of data in memory, and of a user's functions."""
-    if source.sha256 is None:
-        files = [file for unit in ingest.units for file in _files_at(unit.path)]
-        named = files_named(ingest.source.options)
-        beside = {find_beside(unit.path, [name]) for unit in ingest.units for name in named if name}
-        found = identity_of_files([*files, *filter(None, beside)], contents)
-    else:
-        found = {"files": source.sha256}
-    for option_name in ("tokenizer", "function"):
-        name = getattr(ingest.source.options, option_name, None) or ""
+    for users in ("tokenizer", "function"):
+        name = getattr(ingest.source.options, users, None) or ""
         if ":" in name:
             code = code_of(name)
-            found |= {option_name: code} if code else {UNIDENTIFIED: [*found.get(UNIDENTIFIED, []), name]}
+            found |= {users: code} if code else {UNIDENTIFIED: [*found.get(UNIDENTIFIED, []), name]}
     return found
-
-
-def _files_of(
-    opened: Any, source: Location, units: Sequence[Unit], words: Sequence[str] | None, contents: FileContents
-) -> SourceFiles:
-    paths = dict.fromkeys(unit.path for unit in units)
-    named = any(find_beside(path, [name]) for path in paths for name in files_named(opened.options) if name)
-    whole = words is not None or named or bool(opened.n_buckets())
-    held = {path: _files_at(path) for path in paths}
-    return SourceFiles.of(normalize(source.path), held, contents, whole=whole, sha256=source.sha256)
 
 
 def _files_at(path: str) -> Sequence[str]:

@@ -109,16 +109,16 @@ def _add_bytes(offsets: Any, data: Any, hashes: Any) -> None:
             hashes[i, j] = _mixed(hashes[i, j] ^ np.uint64(offsets[i + 1] - offsets[i]))
 
 
-def identity_keys(keys: NDArray[Any], ids: Any, *, as_texts: bool, passages: bool = False) -> NDArray[Any]:
-    """Return keys with the hashes of the ids and their order; ``as_texts`` if other ids may have another type."""
+def identity_keys(keys: NDArray[Any], ids: Any, *, passages: bool = False) -> NDArray[Any]:
+    """Return keys with the hashes of the ids and their order."""
     keys = keys.copy()
-    keys["high"], keys["low"], keys["order"] = _hashed(ids, as_texts=as_texts, passages=passages)
+    keys["high"], keys["low"], keys["order"] = _hashed(ids, passages=passages)
     return keys
 
 
-def _hashed(ids: Any, *, as_texts: bool, passages: bool) -> tuple[NDArray[np.uint64], ...]:
-    """Both hashes of ids, for ``passages`` those of their documents, and the order of the ids."""
-    hashes = hash_values(ids.cast(pa.string()) if as_texts else ids)
+def _hashed(ids: Any, *, passages: bool) -> tuple[NDArray[np.uint64], ...]:
+    """Both hashes of ids as texts, for ``passages`` those of their documents, and the order of the ids."""
+    hashes = hash_values(ids.cast(pa.string()))
     order = hashes[:, 0]
     if pa.types.is_integer(ids.type):
         # Flipping the sign bit maps the order of int64 to that of uint64.
@@ -166,11 +166,10 @@ def find_repeated_ids(
     id, unless bad records are quarantined.
     """
     list_files(ingest.root, "keys", [piece.file("") for piece in pieces])
-    assert ingest.files is not None
     paths = [None, *(ingest.files.path(unit.path) for unit in ingest.units)]
     list_files(ingest.root, "files", [i for i, (one, next_) in enumerate(pairwise(paths)) if one != next_])
     name = ingest.guessed_id
-    if name is not None and types and ingest.grows is not None and ingest.grows.numbered:
+    if name is not None and types and ingest.grows and not ingest.ids:
         return ingest
     records = _repeats(ingest, executor, _IDS) if types else []
     repeated = sum(record["repeated"] for record in records)
@@ -200,7 +199,7 @@ def find_repeats(ingest: Ingest, executor: Executor) -> tuple[Ingest, int]:
     """Step: return the ingest with where repeated documents are listed if they are to be dropped, and their number."""
     records = _repeats(ingest, executor, _CONTENTS)
     number = sum(record["repeated"] for record in records)
-    if ingest.curation.duplicates == "drop" and ingest.grows is None:
+    if ingest.curation.duplicates == "drop" and not ingest.grows:
         ingest = replace(ingest, repeats=(*ingest.repeats, *_left_out(_CONTENTS, records)))
     return ingest, number
 
@@ -244,7 +243,7 @@ def list_repeats(ingest: Ingest, item: tuple[str, int]) -> Record:
         steps = _repeated_ids(
             keys[found], of_units[found], of_units[first], first, passages=_has_passages(ingest)
         )
-        steps[(steps == REPLACED) & (ingest.grows is not None)] = 0
+        steps[(steps == REPLACED) & ingest.grows] = 0
     else:
         # Ties in order (no ids) are resolved by piece, then by document.
         found, first = equal_keys(keys, *([keys["order"]] if ingest.ids else []), *places)
@@ -326,7 +325,8 @@ def add_origins(ingest: Ingest, entries: NDArray[Any], unit: int, ids: Any) -> N
     """Add the unit and the ids of the documents of a batch to their entries, if these are wanted."""
     entries["file"] = unit
     if ingest.ids and len(entries):
-        add_ids(entries, ids, passages=_has_passages(ingest))
+        high, low, entries["order"] = _hashed(ids, passages=_has_passages(ingest))
+        entries["id"] = np.stack([high, low], axis=1)
 
 
 def add_results(ingest: Ingest, piece: Piece, entries: NDArray[Any], steps: NDArray[Any]) -> None:
@@ -335,12 +335,6 @@ def add_results(ingest: Ingest, piece: Piece, entries: NDArray[Any], steps: NDAr
     if ingest.curation.duplicates == "drop":
         keys = _unpacked(read_table(ingest.root / piece.file(_CONTENTS)), KEY)
         entries["words"][keys["ordinal"]] = np.stack([keys["high"], keys["low"]], axis=1)
-
-
-def add_ids(entries: NDArray[Any], ids: Any, *, passages: bool) -> None:
-    """Add the ids, an Arrow array, to entries."""
-    high, low, entries["order"] = _hashed(ids, as_texts=True, passages=passages)
-    entries["id"] = np.stack([high, low], axis=1)
 
 
 def read_entries(path: StorePath) -> NDArray[Any]:

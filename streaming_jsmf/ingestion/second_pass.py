@@ -45,17 +45,15 @@ def write_shards(
     ingest: Ingest, executor: Executor, pieces: Sequence[Piece], words: Any, step: str = WRITE
 ) -> list[Record]:
     """Step: write the shards of all pieces over the chosen words, an Arrow array."""
-    table = (
-        {"word": words} if ingest.words is None else {"id": word_ids(ingest.words, words).astype(np.int32)}
-    )
-    write_table(ingest.root / f"{step}.words", pa.table(table))
+    write_table(ingest.root / f"{step}.words", pa.table({"word": words}))
     return ingest.run(executor, step, write_piece, [(step, piece) for piece in pieces], "nonzeros")
 
 
 def write_piece(ingest: Ingest, item: tuple[str, Piece]) -> Record:
     """Task: write the shards of a piece in one pass over its bags, and first its documents with a repeated id."""
     step, piece = item
-    new_ids, n_words = _new_ids(ingest, piece, step)
+    chosen = read_table(ingest.root / f"{step}.words").column("word").combine_chunks()
+    new_ids = word_ids(_words_of(ingest, piece), chosen).astype(np.int32)  # -1 for dropped words
     documents, tokens = np.zeros(len(STEPS), np.int64), np.zeros(len(STEPS))
     all_steps, empty = left_out(ingest, piece), 0
     entries = np.zeros(piece.documents if step == WRITE and ingest.recorded else 0, ENTRY)
@@ -89,8 +87,7 @@ def write_piece(ingest: Ingest, item: tuple[str, Piece]) -> Record:
                 write_table(writer.directory / ENTRIES_NAME, packed(entries))
 
     limits = ShardLimits(ingest.tokens_per_shard)
-    size = n_words, ingest.ranges
-    record = write_task_shards(ingest.root, step, piece.index, size, limits, fill)
+    record = write_task_shards(ingest.root, step, piece.index, len(chosen), limits, fill)
     return {
         **record,
         "documents": dict(zip(STEPS, documents.tolist(), strict=True)),
@@ -108,24 +105,18 @@ def _repeated(
     unit, words = dict(piece.group.numbered())[number], _words_of(ingest, piece)
     for i in chosen.tolist():
         found = batch.bags.slice(i, i + 1)
-        bag = dict(zip(words[found.ids], found.counts.tolist(), strict=True))
+        bag = dict(zip(words.take(pa.array(found.ids)).to_pylist(), found.counts.tolist(), strict=True))
         record = json.dumps({"document_id": batch.document_id[i].as_py(), "words": bag}, ensure_ascii=False)
         yield unit, BadRecord(unit.path, int(batch.rows[i]), REPEATED_ID, record.encode())
 
 
-def _words_of(ingest: Ingest, piece: Piece) -> NDArray[Any]:
-    """The words of a piece by code."""
-    if ingest.n_words is not None:
-        return np.array(ingest.source.vocabulary, object)
-    codes, found = _codes_and_words(ingest, piece)
-    words = np.full(int(codes.max(initial=-1)) + 1, "", object)
-    words[codes] = found.to_pylist()
-    return words
-
-
-def _codes_and_words(ingest: Ingest, piece: Piece) -> tuple[NDArray[np.int64], Any]:
-    table = read_table(ingest.root / piece.file("words")).combine_chunks()
-    return np.asarray(table.column("id")), table.column("word").combine_chunks()
+def _words_of(ingest: Ingest, piece: Piece) -> Any:
+    """The words of a piece by code, an Arrow array; null for codes of words that do not occur."""
+    table = read_table(ingest.root / piece.file("words"))
+    codes = np.asarray(table.column("id"))
+    rows = np.full(int(codes.max(initial=-1)) + 1, -1)
+    rows[codes] = np.arange(len(codes))
+    return table.column("word").combine_chunks().take(pa.array(rows, mask=rows < 0))
 
 
 def _identities(ingest: Ingest, piece: Piece, unit: int, batch: Batch) -> Any:
@@ -133,7 +124,7 @@ def _identities(ingest: Ingest, piece: Piece, unit: int, batch: Batch) -> Any:
     if ingest.ids:
         return as_known(batch.document_id, ingest.ids, "ids")
     found = np.asarray(batch.numbers, np.int64)
-    first = piece.first_rows[unit - piece.group.first] + (ingest.grows.documents_read if ingest.grows else 0)
+    first = piece.first_rows[unit - piece.group.first] + (ingest.documents_before or 0)
     numbers = pa.array(first + found)
     return numbers if ingest.source.tokenizer.options.split is None else passage_ids(numbers, found)
 
@@ -154,15 +145,3 @@ def _metadata(ingest: Ingest, batch: Batch) -> dict[str, Any]:
         held[ingest.guessed_id] = batch.document_id
     absent = pa.nulls(batch.n_documents, pa.string())
     return {column.name: as_type(held.get(column.source, absent), column.kind) for column in ingest.columns}
-
-
-def _new_ids(ingest: Ingest, piece: Piece, step: str) -> tuple[NDArray[np.int32], int]:
-    """New word id by code, -1 for dropped words, and the number of chosen words."""
-    chosen = read_table(ingest.root / f"{step}.words").column(0).combine_chunks()
-    if ingest.n_words is not None:
-        known: NDArray[np.int32] = np.asarray(chosen)
-        return known, int(known.max()) + 1
-    codes, words = _codes_and_words(ingest, piece)
-    new_ids = np.full(int(codes.max(initial=-1)) + 1, -1, np.int32)
-    new_ids[codes] = word_ids(words, chosen)
-    return new_ids, len(chosen)

@@ -3,7 +3,6 @@
 ``files.arrow`` has a row for each file: ``source`` and ``path`` of the file without secrets, ``state`` and ``sha256``
 ("" if unknown), the number of the source in the order of ``arrival``, and the numbers of ``documents`` in the corpus,
 which may be 0, and of those ``wanted``: others replaced them and are gone, but the file cannot be read with its source.
-Corpora of earlier versions have a row for each run of documents of a file instead, without ``arrival``.
 """
 
 from __future__ import annotations
@@ -25,9 +24,8 @@ from streaming_jsmf.storage.results import FileContents
 FILES_NAME = "files.arrow"
 
 #: Keys of the metadata of the table: whether the documents were numbered, because they have no ids; the kind of the
-#: values of each column of metadata, such as dates with the day first; the column that was guessed to hold the ids; and
-#: whether files were moved since it was settled which documents replace others.
-NUMBERED, KINDS, GUESSED_ID, UNSETTLED = b"numbered", b"kinds", b"guessed_id", b"unsettled"
+#: values of each column of metadata, such as dates with the day first; and the column that was guessed to hold the ids.
+NUMBERED, KINDS, GUESSED_ID = b"numbered", b"kinds", b"guessed_id"
 
 SCHEMA = pa.schema(
     {
@@ -35,23 +33,6 @@ SCHEMA = pa.schema(
         **{name: pa.int64() for name in ("arrival", "documents", "wanted")},
     }
 )
-
-
-@dataclass(frozen=True)
-class Grown:
-    """The corpus that documents are added to: documents read so far, and the metadata of its files."""
-
-    documents_read: int
-    numbered: bool
-    kinds: Mapping[str, str]
-    guessed_id: str | None = None
-
-    @classmethod
-    def of(cls, table: Any, documents_read: int) -> Grown:
-        noted = table.schema.metadata or {}
-        guessed = noted.get(GUESSED_ID, b"").decode() or None
-        kinds = json.loads(noted.get(KINDS, b"{}"))
-        return cls(documents_read, noted.get(NUMBERED) == b"True", kinds, guessed)
 
 
 @dataclass(frozen=True)
@@ -177,6 +158,9 @@ class SourceFiles:
         return bool(sha256 == row["sha256"]) if known else bool(state) and state == row["state"]
 
 
+NO_FILES = SourceFiles("", {})
+
+
 def ranks(table: Any) -> NDArray[np.int64]:
     """The place of each file in the order in which later ones replace documents: of the sources, then of the paths."""
     rows = table.to_pylist()
@@ -196,17 +180,3 @@ def _keys(source: str, path: str, state: str, sha256: str) -> list[str]:
     """What a moved file keeps: its contents or name, size and time, and the names of folders that are metadata."""
     names = json.dumps(names_in_folders(source, path))
     return [f"{key} {names}" for key in (sha256, state and f"{path.rpartition('/')[2]} {state}") if key]
-
-
-def one_row_each(table: Any) -> Any:
-    """Return the table of files; one of an earlier version has those of one source, and then data in memory."""
-    if "arrival" in table.schema.names:
-        return table
-    rows: dict[str, dict[str, Any]] = {}
-    for row in table.to_pylist():
-        data = max((each["arrival"] for each in rows.values()), default=0) + 1
-        known = rows.setdefault(
-            row["path"], {**row, "arrival": 0 if row["source"] else data, "documents": 0, "wanted": 0}
-        )
-        known["documents"] += row["documents"]
-    return pa.Table.from_pylist([*rows.values()], SCHEMA).replace_schema_metadata(table.schema.metadata)

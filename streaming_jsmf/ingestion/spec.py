@@ -223,10 +223,8 @@ def _download(name: str, file: FileEntry, path: Path, page: str, progress: bool)
             raise ValueError(f"it has sha256 {found}, expected {file.sha256}")
         beside.replace(path)
     except (OSError, ValueError) as error:  # OSError includes those of requests
-        # Not with urlsplit, which may reject the URL that failed.
-        host = url.partition("://")[2].partition("/")[0]
         raise InputError(
-            f"cannot fetch {name} ({_reason(error, host)}); download {url} (or find it at {page}) and "
+            f"cannot fetch {name} ({_reason(error)}); download {url} (or find it at {page}) and "
             f"place it at {path}, then run the same command again, or correct the URL or the hash in the spec"
         ) from error
     finally:
@@ -255,16 +253,16 @@ def _transfer(url: str, target: Path, progress: bool) -> str:
     return digest.hexdigest()
 
 
-def _reason(error: BaseException, host: str) -> str:
+def _reason(error: BaseException) -> str:
     """Summarize an error in a few words; messages of requests have hundreds of characters."""
     import requests
 
     if isinstance(error, requests.HTTPError) and error.response is not None:
-        return f"{host} answers {error.response.status_code} {error.response.reason}"
+        return f"the server answers {error.response.status_code} {error.response.reason}"
     if isinstance(
         error, requests.ConnectionError | requests.Timeout | requests.exceptions.ChunkedEncodingError
     ):
-        return f"no connection to {host}, or it ended early: {type(error).__name__}"
+        return f"no connection, or it ended early: {type(error).__name__}"
     return _system_reason(error) if isinstance(error, OSError) else first_line(error)
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.manifest import PHRASES, Dropped, as_number
+from streaming_jsmf.corpus.manifest import PHRASES, CorpusTotals, Dropped, ShardEntry, as_number
 from streaming_jsmf.corpus.metadata import OWN_COLUMNS, free_name
-from streaming_jsmf.corpus.shards import link_shards, task_directory, total_counts
+from streaming_jsmf.corpus.shards import link_shards, task_directory, task_shards, total_counts
+from streaming_jsmf.corpus.vocabulary import WordCounts
 from streaming_jsmf.corpus.write import Origin, finish_directory, wanted_corpus
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.columns import choose_types
@@ -21,14 +22,14 @@ from streaming_jsmf.ingestion.first_pass import Contents, read_source
 from streaming_jsmf.ingestion.job import Column, Ingest, Piece
 from streaming_jsmf.ingestion.losses import (
     REPEATED,
-    NothingLeftError,
+    bad_records,
     first_bad_record,
     losses_of_reading,
     losses_of_writing,
     nothing_left,
+    report_losses,
     reported,
     require_few_losses,
-    saved,
     write_quarantine,
 )
 from streaming_jsmf.ingestion.plan import curation_fields
@@ -40,7 +41,7 @@ from streaming_jsmf.ingestion.repeats import (
     read_entries,
 )
 from streaming_jsmf.ingestion.second_pass import REWRITE, WRITE, write_shards
-from streaming_jsmf.ingestion.source_files import FILES_NAME, SourceFiles
+from streaming_jsmf.ingestion.source_files import FILES_NAME
 from streaming_jsmf.ingestion.sources.protocol import limits
 from streaming_jsmf.ingestion.sources.values import require_few
 from streaming_jsmf.ingestion.word_choice import (
@@ -50,15 +51,14 @@ from streaming_jsmf.ingestion.word_choice import (
     new_words,
     with_found_phrases,
     with_language,
-    word_counts,
 )
+from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.jobs.workspace import Publish
 from streaming_jsmf.process_limits import PROCESS_BYTES
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.storage.replace import file_written
-from streaming_jsmf.storage.tables import read_table, write_pieces, write_table
+from streaming_jsmf.storage.tables import write_pieces, write_table
 
 logger = logging.getLogger(__name__)
 
@@ -84,116 +84,148 @@ def run_ingest(
     origin = replace(origin, settings={**(origin.settings or {}), **execution.noted})
     with planned.folder.acquire(wanted, resumable=resumable) as publish:
         if publish is not None:
-            several = execution.scheduler in ("processes", "cluster")
-            # A list of items or words needs 100 bytes more per entry.
-            execution.require_memory(
-                lambda n: (n * several + 1) * PROCESS_BYTES + n * _COPIES_OF_A_BATCH * limits.BATCH_BYTES,
-                "the ingest",
-            )
-            with execution.executor(
-                listener,
-                target=planned.root,
-                sources=[unit.path for unit in planned.units[:1]],
-                on_bad_input=planned.folder.remove,
-            ) as executor:
-                _ingest(planned, executor, origin, publish)
+            made = run_steps(planned, execution, listener)
+            with publish() as place:
+                made.write(place, origin)
         return reported(target)
 
 
-def _ingest(ingest: Ingest, executor: Executor, origin: Origin, publish: Publish) -> None:
-    """Run the steps: phrases, read, choose, write, commit."""
-    root, target = ingest.root, ingest.folder.target
+def run_steps(planned: Ingest, execution: Execution, listener: Listener) -> Made:
+    """Read, choose words and write shards in the workspace of an ingest, which an ``InputError`` removes."""
+    several = execution.scheduler in ("processes", "cluster")
+
+    def memory(n: int) -> int:
+        # A list of items or words needs 100 bytes more per entry.
+        return (n * several + 1) * PROCESS_BYTES + n * _COPIES_OF_A_BATCH * limits.BATCH_BYTES
+
+    sources = [unit.path for unit in planned.units[:1]]
+    with planned.folder.executor(memory, execution, listener, sources) as executor:
+        return _run(planned, executor)
+
+
+@dataclass(frozen=True)
+class Made:
+    """What an ingest has made in its workspace.
+
+    Attributes
+    ----------
+    ingest : The ingest, with all that was found out.
+    pieces : The documents that were read.
+    step, shards : The step that wrote the shards, and its records; no piece may have any if the corpus grows.
+    totals : The words of the corpus and their counts.
+    dropped : What each step dropped.
+    read : Sizes of what was read, for the settings of the corpus.
+    forms : Tables of the forms of stems.
+    """
+
+    ingest: Ingest
+    pieces: Sequence[Piece]
+    step: str
+    shards: Sequence[Record]
+    totals: WordCounts
+    dropped: Sequence[Dropped]
+    read: Mapping[str, Any]
+    forms: Sequence[StorePath] = ()
+
+    def write(self, place: StorePath, origin: Origin) -> None:
+        """Write the corpus into an empty directory."""
+        ingest, phrases = self.ingest, self.ingest.source.tokenizer.phrases  # found or given
+        settings = {
+            **(origin.settings or {}),
+            **curation_fields(ingest),
+            **({PHRASES: "\n".join(phrases)} if phrases else {}),
+            **self.read,
+        }
+        entries = link_shards(self.parts(), place)
+        write_quarantine(place, bad_records(ingest))
+        if ingest.recorded:
+            documents = np.zeros(len(ingest.files.states), np.int64)
+
+            def counted() -> Iterator[tuple[Any, NDArray[np.int64]]]:
+                for entries in self.entries():
+                    documents[:] += np.bincount(
+                        entries["file"][entries["step"] == 0], minlength=len(documents)
+                    )
+                    yield packed(entries), np.zeros(len(entries), np.int64)
+
+            with file_written(place / ENTRIES_NAME) as beside:
+                write_pieces(beside, counted(), 1)
+            write_table(place / FILES_NAME, self.files(documents))
+        described = replace(origin, dropped=self.dropped, settings=settings)
+        finish_directory(place, entries, self.totals, described, full_forms(self.forms, self.totals.words))
+
+    def parts(self) -> list[tuple[StorePath, ShardEntry]]:
+        """The shards with their paths."""
+        return task_shards(self.ingest.root, self.step, self.shards)
+
+    def report(self) -> None:
+        """Log what was lost."""
+        shards = [entry for _, entry in self.parts()]
+        documents, nonzeros, tokens = (
+            sum(getattr(entry, name) for entry in shards) for name in ("rows", "nonzeros", "tokens")
+        )
+        kept = CorpusTotals.model_construct(
+            documents=documents, words=len(self.totals.words), nonzeros=nonzeros, tokens=as_number(tokens)
+        )
+        report_losses(self.read, self.dropped, kept)
+
+    def files(self, documents: NDArray[np.int64]) -> Any:
+        """The table of the files, with so many documents of each, which ``update`` compares with the source."""
+        ingest, kinds = self.ingest, {column.name: column.kind for column in self.ingest.columns}
+        guessed = ingest.guessed_id if ingest.ids else None
+        return ingest.files.table(documents, numbered=not ingest.ids, kinds=kinds, guessed_id=guessed)
+
+    def entries(self) -> Iterator[NDArray[Any]]:
+        """Yield the entries of the documents of each piece, but for those that repeat an id within their file."""
+        files, before = self.ingest.files, 0
+        numbers = {path: number for number, path in enumerate(files.states)}
+        of_units = np.array([numbers[files.path(unit.path)] for unit in self.ingest.units])
+        for piece in self.pieces:
+            directory = task_directory(WRITE, piece.index)
+            entries = read_entries(self.ingest.root / directory / ENTRIES_NAME).copy()
+            # The units of a shuffled source are buckets.
+            entries["file"] = 0 if files.whole else of_units[entries["file"]]
+            entries["place"] += before
+            before += len(entries)
+            yield entries[entries["step"] != REPEATED]
+
+
+def _run(ingest: Ingest, executor: Executor) -> Made:
+    """Run the steps: phrases, read, choose, write."""
+    target = ingest.folder.target
     if ingest.source.phrases is not None:
         ingest = with_found_phrases(ingest, executor)
     pieces, contents = read_source(ingest, executor)
-    if not pieces:
+    reading = losses_of_reading(ingest, contents.bad, contents.boilerplate)
+    if not pieces and not ingest.grows:
         first = first_bad_record(ingest)
-        message = f"{target} would be an empty corpus: the source has no valid document{first}"
-        if first and ingest.grows is None:
-            raise InputError(message)
-        reading = losses_of_reading(ingest, contents.bad, contents.boilerplate)
-        raise NothingLeftError(message, reading, _totals_read((), reading), (), _bad_records(ingest))
+        raise InputError(f"{target} would be an empty corpus: the source has no valid document{first}")
+    if not pieces:
+        return Made(ingest, (), WRITE, (), WordCounts.joined([]), reading, _totals_read((), reading))
     _require_many_or_short(ingest, pieces)
     ingest = find_repeated_ids(ingest, executor, pieces, contents.id_types, contents.id_faults)
     n_documents = sum(piece.documents for piece in pieces)
     ingest = _with_columns(ingest, contents, n_documents)
     counted, forms = (counts_of(ingest, executor, pieces, kind) for kind in ("words", "forms"))
-    ingest = with_language(
-        ingest, contents.languages, () if ingest.words is None else word_counts(ingest, counted)
-    )
+    ingest = with_language(ingest, contents.languages)
     selection = choose_words(ingest, n_documents, counted)
     ingest, n_duplicates = find_repeats(ingest, executor)
     step, words = WRITE, selection.counts.words
     shards = write_shards(ingest, executor, pieces, words)
-    totals = total_counts(ingest.folder, executor, WRITE, len(pieces), words, ingest.ranges)
+    totals = total_counts(ingest.root, WRITE, len(pieces), words)
     used = totals.document_frequency > 0
     n_unused = int((~used).sum()) if ingest.vocabulary is None else 0
-    reading = losses_of_reading(ingest, contents.bad, contents.boilerplate)
     dropped = (*reading, *selection.dropped, *losses_of_writing(ingest, shards, n_unused))
-    read = _totals_read(pieces, reading)
-    read |= {} if ingest.grows is None else new_words(ingest, n_documents, counted)
-    if not used.any() and not ingest.keeps_any_document:
-        what_was_read = [*_entries(ingest, pieces)] if ingest.recorded else []
-        message = nothing_left(ingest, dropped)
-        raise NothingLeftError(message, dropped, read, what_was_read, _bad_records(ingest))
+    read = {**_totals_read(pieces, reading), "duplicate_documents": n_duplicates}
+    if ingest.grows:
+        read |= new_words(ingest, n_documents, counted)
+    elif not used.any() and not ingest.keeps_any_document:
+        raise InputError(nothing_left(ingest, dropped))
     require_few_losses(ingest, dropped, read["documents_read"])
     if n_unused:
         step, totals = REWRITE, totals.take(used)
         shards = write_shards(ingest, executor, pieces, totals.words, REWRITE)
-    phrases = ingest.source.tokenizer.phrases  # found or given
-    settings = {
-        **(origin.settings or {}),
-        **curation_fields(ingest),
-        **({PHRASES: "\n".join(phrases)} if phrases else {}),
-        **read,
-        "duplicate_documents": n_duplicates,
-    }
-    with publish() as made:
-        entries = link_shards(root, step, shards, made)
-        write_quarantine(ingest, made)
-        if ingest.files is not None and ingest.recorded:
-            _write_files(ingest, ingest.files, pieces, made)
-        described = replace(origin, dropped=dropped, settings=settings)
-        finish_directory(made, entries, totals, described, full_forms(forms, totals.words))
-
-
-def _write_files(ingest: Ingest, files: SourceFiles, pieces: Sequence[Piece], made: StorePath) -> None:
-    """Write the tables of the files and of all documents that were read, which ``update`` compares with the source."""
-    documents = np.zeros(len(files.states), np.int64)
-    with file_written(made / ENTRIES_NAME) as place:
-        write_pieces(place, _counted(_entries(ingest, pieces), documents), 1)
-    kinds = {column.name: column.kind for column in ingest.columns}
-    guessed = ingest.guessed_id if ingest.ids else None
-    table = files.table(documents, numbered=not ingest.ids, kinds=kinds, guessed_id=guessed)
-    write_table(made / FILES_NAME, table)
-
-
-def _bad_records(ingest: Ingest) -> list[Any]:
-    return [read_table(path) for path in saved(ingest)] if ingest.recorded else []
-
-
-def _entries(ingest: Ingest, pieces: Sequence[Piece]) -> Iterator[NDArray[Any]]:
-    """Yield the entries of the documents of each piece, but for those that repeat an id within their file."""
-    assert ingest.files is not None
-    numbers = {path: number for number, path in enumerate(ingest.files.states)}
-    of_units = np.array([numbers[ingest.files.path(unit.path)] for unit in ingest.units])
-    before = 0
-    for piece in pieces:
-        entries = read_entries(ingest.root / task_directory(WRITE, piece.index) / ENTRIES_NAME).copy()
-        # The units of a shuffled source are buckets.
-        entries["file"] = 0 if ingest.files.whole else of_units[entries["file"]]
-        entries["place"] += before
-        before += len(entries)
-        yield entries[entries["step"] != REPEATED]
-
-
-def _counted(
-    pieces: Iterable[NDArray[Any]], documents: NDArray[np.int64]
-) -> Iterator[tuple[Any, NDArray[np.int64]]]:
-    """Yield entries for ``write_pieces``, and add the documents that each file contributes to ``documents``."""
-    for entries in pieces:
-        documents += np.bincount(entries["file"][entries["step"] == 0], minlength=len(documents))
-        yield packed(entries), np.zeros(len(entries), np.int64)
+    return Made(ingest, pieces, step, shards, totals, dropped, read, forms)
 
 
 def _require_many_or_short(ingest: Ingest, pieces: Sequence[Piece]) -> None:

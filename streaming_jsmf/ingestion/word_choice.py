@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import AUTO, Curation, TokenOptions
-from streaming_jsmf.corpus.bags import Bags
 from streaming_jsmf.corpus.curation import (
     Selection,
     least_documents,
@@ -33,7 +32,6 @@ from streaming_jsmf.corpus.totals import (
     ranges_of_hashes,
     sum_files,
     summed,
-    totals_of,
 )
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 from streaming_jsmf.errors import InputError, option
@@ -77,16 +75,10 @@ LEAST_NEW, SHOWN_NEW = 3, 20
 FORMS = pa.schema({"word": pa.string(), "form": pa.string(), "count": pa.int64()}.items())
 
 
-def with_language(ingest: Ingest, found: Counter[str], counts: Iterable[WordCounts] = ()) -> Ingest:
-    """Replace "auto" stop words by those of the languages that the passes over the source found.
-
-    ``counts`` are those of a source whose words are given, which counts as one document.
-    """
+def with_language(ingest: Ingest, found: Counter[str]) -> Ingest:
+    """Replace "auto" stop words by those of the languages that the passes over the source found."""
     if AUTO not in parts_of(ingest.curation.stop_words) or ingest.vocabulary is not None:
         return ingest
-    for table in counts if not found else ():
-        every, used = np.arange(len(table.words), dtype=np.int32), table.term_count.astype(np.float32)
-        found = found + count_languages(Bags(np.array([0, len(every)]), every, used, table.words))
     languages, shares = chosen_languages(found)
     gone = ", ".join(name.capitalize() for name in languages)
     advice = f"the stop words of {gone} are removed" if languages else "no stop words are known"
@@ -115,7 +107,7 @@ def choose_words(ingest: Ingest, n_documents: int, totals: Sequence[StorePath]) 
             partial(word_counts, ingest, totals), n_documents, ingest.curation, stop_words, ngrams=ngrams
         )
         selection = select_words(counts, n_documents, curation, stop_words, ngrams=ngrams)
-    may_lack_words = ingest.grows is not None or ingest.keeps_any_document
+    may_lack_words = ingest.grows or ingest.keeps_any_document
     if not (may_lack_words or selection.counts.document_frequency.any()):
         dropped = ", ".join(f"{step.words} {step.reason}" for step in selection.dropped if step.words)
         read = f"{n_documents} document" + "s" * (n_documents != 1)
@@ -163,16 +155,24 @@ def counts_of(ingest: Ingest, executor: Executor, pieces: Sequence[Piece], kind:
     """Step: sum the counts of all words, or forms of stems, over all pieces; return a table for each range, if any."""
     if kind == "forms" and ingest.source.tokenizer.options.stemmer is None:
         return []
-    key = "form" if kind == "forms" else "word" if ingest.n_words is None else "id"
+    key = "form" if kind == "forms" else "word"
     files = [piece.file(kind) for piece in pieces]
     return sum_files(ingest.folder, executor, kind, files, key, ingest.ranges)
 
 
 def word_counts(ingest: Ingest, totals: Sequence[StorePath]) -> Iterable[WordCounts]:
-    """Return the counts of all words, one table at a time, in the order of the words."""
-    return (
-        merged(totals) if ingest.words is None else [totals_of(totals, pa.array(ingest.words, pa.string()))]
-    )
+    """Return the counts of all words, one table at a time, in the order of the words.
+
+    A fixed vocabulary is one table, in its order, with the words that do not occur.
+    """
+    if ingest.words is None:
+        return merged(totals)
+    words = pa.array(ingest.words, pa.string())
+    found = WordCounts(words, np.zeros(len(words), np.int64), np.zeros(len(words)))
+    for counts in merged(totals):
+        ids = word_ids(counts.words, words)
+        found.document_frequency[ids], found.term_count[ids] = counts.document_frequency, counts.term_count
+    return [found]
 
 
 def full_forms(tables: Sequence[StorePath], words: Any) -> Any:

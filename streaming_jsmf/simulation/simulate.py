@@ -5,10 +5,9 @@ they do not depend on the size of the corpus, on the shards, or on the process.
 
 Until it is committed, a simulation is a directory with this layout::
 
-    zarr.json                the arguments
-    records/                 one group per completed part, with its shards
-    simulate/00000/          shards and counts of part 0
-    simulate_totals/00000/   total counts of a range of words
+    zarr.json        the arguments
+    records/         one group per completed part, with its shards
+    simulate/00000/  shards and counts of part 0
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from streaming_jsmf.corpus.shards import (
     ShardLimits,
     ShardWriter,
     link_shards,
+    task_shards,
     total_counts,
     write_task_shards,
 )
-from streaming_jsmf.corpus.totals import number_of_ranges
 from streaming_jsmf.corpus.vocabulary import WordCounts
 from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory, wanted_corpus
 from streaming_jsmf.errors import InputError
@@ -127,8 +126,7 @@ def simulate_lda(
             try:
                 with execution.executor(listener, target=work.root) as executor:
                     run_job(job, executor)
-                    n_ranges, n_parts = simulation.n_ranges, len(simulation.sizes)
-                    totals = total_counts(work, executor, STEP, n_parts, words, n_ranges)
+                totals = total_counts(work.root, STEP, len(simulation.sizes), words)
             finally:
                 _last_sampler.cache_clear()
             with publish() as place:
@@ -172,11 +170,6 @@ class Simulation:
         return [min(each, total - first) for first in range(0, total, each)]
 
     @property
-    def n_ranges(self) -> int:
-        """Number of ranges of words whose counts one task adds."""
-        return number_of_ranges(int(self.settings.n_documents * self.settings.mean_length))
-
-    @property
     def arguments(self) -> dict[str, Any]:
         """JSON values that determine the bytes of the corpus."""
         alpha = self.settings.alpha
@@ -215,8 +208,7 @@ def write_part(simulation: Simulation, part: int) -> Record:
             writer.write(batch.slice(max(first - start, 0), min(stop - start, batch.n_documents)))
 
     limits = ShardLimits(tokens_per_shard=np.inf, documents_per_shard=simulation.documents_per_shard)
-    ranges = settings.n_words, simulation.n_ranges
-    return write_task_shards(simulation.folder.root, STEP, part, ranges, limits, fill)
+    return write_task_shards(simulation.folder.root, STEP, part, settings.n_words, limits, fill)
 
 
 def _assemble(
@@ -229,7 +221,7 @@ def _assemble(
     """Write the corpus with its topics."""
     settings = simulation.settings
     write_truth(place / TRUTH_NAME, truth_of(settings))
-    shards = link_shards(simulation.folder.root, STEP, parts, place)
+    shards = link_shards(task_shards(simulation.folder.root, STEP, parts), place)
     said: dict[str, Json] = {
         SIMULATED: "lda",
         "n_topics": settings.n_topics,

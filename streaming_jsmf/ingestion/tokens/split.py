@@ -324,37 +324,39 @@ def with_phrases(tokens: TokenLists, phrases: Sequence[str]) -> TokenLists:
     >>> joined.dictionary.take(pa.array(joined.codes)).to_pylist()
     ['new york', 'new']
     """
-    size, (at, found) = len(tokens.dictionary), _hits(tokens, phrases)
-    # From a run of overlapping hits, take the first, the third, and so on.
-    starts = np.flatnonzero(np.diff(at, prepend=-2) != 1)
-    in_run = np.arange(len(at)) - np.repeat(starts, np.diff(starts, append=len(at)))
-    at, found = at[in_run % 2 == 0], found[in_run % 2 == 0]
-    codes = tokens.codes.astype(np.int64)
-    codes[at] = size + found
-    gone = np.zeros(len(codes) + 1, np.int64)
-    gone[at + 2] = 1
-    indptr = tokens.indptr - np.cumsum(gone)[tokens.indptr]
-    # A user's tokenizer may return words with spaces.
-    encoded = pa.concat_arrays([tokens.dictionary, pa.array(list(phrases), tokens.dictionary.type)])
-    encoded = encoded.dictionary_encode()
-    kept = np.asarray(encoded.indices)[np.delete(codes, at + 1)]
-    return TokenLists(indptr, kept, encoded.dictionary)
-
-
-def _hits(tokens: TokenLists, phrases: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the positions in order at which phrases start within documents, and the numbers of the phrases."""
     size, kind = len(tokens.dictionary), tokens.dictionary.type
     first, second = (
         np.asarray(pc.index_in(pa.array(words, kind), value_set=tokens.dictionary).fill_null(-1), np.int64)
         for words in zip(*(phrase.split(" ") for phrase in phrases), strict=True)
     )
     known = np.flatnonzero((first >= 0) & (second >= 0))
-    begins, ends = np.zeros((2, size), bool)
-    begins[first[known]] = ends[second[known]] = True
-    inside = np.ones(len(tokens.codes) + 1, bool)
-    inside[tokens.indptr] = False
-    pairs = begins[tokens.codes[:-1]] & ends[tokens.codes[1:]] & inside[1 : len(tokens.codes)]
-    at, codes = np.flatnonzero(pairs), tokens.codes.astype(np.int64)
-    keys = pa.array(first[known] * size + second[known])
-    found = pc.index_in(pa.array(codes[at] * size + codes[at + 1]), value_set=keys)
-    return at[np.asarray(found.is_valid())], known[np.asarray(found.drop_null())]
+    keys = first[known] * size + second[known]
+    order = np.argsort(keys)
+    begins = np.zeros(size, bool)
+    begins[first[known]] = True
+    indptr, codes = _joined(tokens.indptr, tokens.codes, begins, keys[order], size + known[order])
+    # A user's tokenizer may return words with spaces.
+    encoded = pa.concat_arrays([tokens.dictionary, pa.array(list(phrases), kind)]).dictionary_encode()
+    codes = np.asarray(encoded.indices)[codes]
+    return replace(tokens, indptr=indptr, codes=codes, dictionary=encoded.dictionary)
+
+
+@compiled(nogil=True)
+def _joined(indptr: Any, codes: Any, begins: Any, keys: Any, joined: Any) -> Any:
+    """Replace pairs of codes whose sorted ``keys`` are FIRST * len(begins) + SECOND; return indptr and codes."""
+    ends, found, used = np.zeros(len(indptr), np.int64), np.empty(len(codes), np.int64), 0
+    for m in range(len(indptr) - 1):
+        i = indptr[m]
+        while i < indptr[m + 1]:
+            code = np.int64(codes[i])
+            if begins[code] and i + 1 < indptr[m + 1]:
+                key = code * len(begins) + codes[i + 1]
+                at = np.searchsorted(keys, key)
+                if at < len(keys) and keys[at] == key:
+                    code = joined[at]
+                    i += 1
+            found[used] = code
+            used += 1
+            i += 1
+        ends[m + 1] = used
+    return ends, found[:used].copy()

@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 
 from streaming_jsmf.config import BUILT_IN
 from streaming_jsmf.config.reading import TokenOptions
-from streaming_jsmf.corpus.bags import Bags
 from streaming_jsmf.corpus.curation import folded
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
 from streaming_jsmf.ingestion.tokens.boilerplate import changed, split_passages, without_boilerplate
 from streaming_jsmf.ingestion.tokens.split import (
     TokenLists,
+    count_codes,
     given_tokens,
     split_words,
     string_buffers,
@@ -97,12 +97,11 @@ class Tokenizer:
             tokens = self._split(texts)
             if options.stemmer is not None:
                 tokens = _stemmed(tokens, options.stemmer, self.stop_words)
-        forms = tokens.forms
         if self.phrases:
             tokens = with_phrases(tokens, self.phrases)
         tokens = tokens if options.ngrams == 1 else with_ngrams(tokens, options.ngrams)
         excerpts = _beginnings(texts, options.excerpt) if options.excerpt else None
-        return replace(tokens, excerpts=excerpts, boilerplate=removed, texts=passages, forms=forms)
+        return replace(tokens, excerpts=excerpts, boilerplate=removed, texts=passages)
 
     def _split(self, texts: Any) -> TokenLists:
         name, form = self.options.tokenizer, self.options.normalization
@@ -122,9 +121,7 @@ def suited_tokenizer(texts: Any) -> str:
     ``with_language`` warns of fewer.
     """
     chosen = "arrow"
-    tokens = split_words(texts)
-    each = Bags(tokens.indptr, tokens.codes, np.ones(len(tokens.codes), np.float32), tokens.dictionary)
-    for script, number in without_spaces(each).most_common():
+    for script, number in without_spaces(count_codes(split_words(texts))).most_common():
         share = number / len(texts)
         found, missing = lack_of_spaces(script, share)
         if chosen != "arrow" and share >= LEAST_DOCUMENTS:
@@ -181,18 +178,13 @@ def _beginnings(texts: Any, length: int) -> Any:
 
 
 def _analyzed(texts: list[str], analyzer: Analyzer, name: str) -> TokenLists:
-    flat: list[str] = []
-    ends = [0]
-    for text in texts:
-        flat.extend(_words_of(text, analyzer, name))
-        ends.append(len(flat))
+    words = [_words_of(text, analyzer, name) for text in texts]
     try:
-        encoded = pa.array(flat, pa.string()).dictionary_encode()
+        return given_tokens(pa.array(words, pa.list_(pa.string())))
     except UnicodeError as error:
         raise InputError(
             f"tokenizer {name!r} returned a word that is not UTF-8 ({first_line(error)})"
         ) from error
-    return TokenLists(np.array(ends, np.int64), np.asarray(encoded.indices), encoded.dictionary)
 
 
 def _words_of(text: str, analyzer: Analyzer, name: str) -> list[str]:
