@@ -201,7 +201,7 @@ def _run(ingest: Ingest, executor: Executor) -> Made:
         first = first_bad_record(ingest)
         raise InputError(f"{target} would be an empty corpus: the source has no valid document{first}")
     if not pieces:
-        return Made(ingest, (), WRITE, (), WordCounts.joined([]), reading, _totals_read((), reading))
+        return Made(ingest, (), WRITE, (), WordCounts.of_tables([]), reading, _totals_read((), reading))
     _require_many_or_short(ingest, pieces)
     ingest = find_repeated_ids(ingest, executor, pieces, contents.id_types, contents.id_faults)
     n_documents = sum(piece.documents for piece in pieces)
