@@ -15,7 +15,10 @@ import pytest
 import streaming_jsmf as sj
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.corpus.format import open_corpus, read_manifest
+from streaming_jsmf.ingestion.formats.arrow import ARROW
+from streaming_jsmf.ingestion.sources.protocol import BadRecords, Unit
 from tests.corpora import file_bytes
+from tests.sources import small
 from tests.test_in_memory import TEXTS
 
 TABLE = pa.table(
@@ -65,6 +68,20 @@ def test_every_way_in_gives_the_bytes_of_parquet(way: str, table: pa.Table, tmp_
     sj.ingest(tmp_path / "t.parquet", tmp_path / "file", workers=1)
     sj.ingest(WAYS[way](table), tmp_path / "memory", workers=1)
     assert documents(tmp_path / "memory") == documents(tmp_path / "file")
+
+
+def test_large_batches_are_read_in_parts(tmp_path: Path) -> None:
+    """Of a function, as which Arrow files are read; a file without batches has its columns."""
+    for name, table in (("t", TABLE), ("none", TABLE.slice(0, 0))):
+        with pa.ipc.new_file(tmp_path / f"{name}.arrow", TABLE.schema) as file:
+            file.write_table(table)
+    unit = Unit(str(tmp_path / "t.arrow"))
+    with small(batch=2000):
+        parts = [*ARROW.records(unit, None, BadRecords("fail", unit, ARROW.place), ["text"])]
+    assert len(parts) > 5
+    assert [row for part in parts for row in part.rows] == [*range(len(TEXTS))]
+    assert [text for part in parts for text in part.columns["text"].to_pylist()] == TEXTS
+    assert ARROW.names(str(tmp_path / "none.arrow"), None) == TABLE.schema.names
 
 
 @pytest.fixture
