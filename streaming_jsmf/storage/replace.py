@@ -332,15 +332,18 @@ def _made_meanwhile(target: StorePath) -> InputError:
 def put_files(pairs: Sequence[tuple[StorePath, StorePath]]) -> None:
     """Put files under other names; the old names remain, so that an interruption loses nothing.
 
-    Local files are linked, or copied where there are no hard links, objects are copied by their server, and local files
-    uploaded. ``StoreError`` if an object store fails.
+    Local files are linked, or copied where there are no hard links, objects are copied by their server, and others are
+    uploaded or downloaded. ``StoreError`` if an object store fails.
     """
     in_threads(lambda pair: _put(*pair), pairs)
 
 
 def _put(made: StorePath, place: StorePath) -> None:
     if isinstance(place, Path):
-        assert isinstance(made, Path), "nothing is downloaded"
+        if not isinstance(made, Path):
+            with reaching(made):
+                made.fs.get_file(made.path, str(place))
+            return
         try:
             os.link(made, place)
         except OSError:
