@@ -352,7 +352,11 @@ def test_the_largest_settings_that_fit_are_advised(
     memory = int(needed(1, 0.01, 1_000_000) * (1 - part) + part * needed(workers))
     with pytest.raises(InputError, match="the scan needs about") as refused:
         planning.require_scan_memory(
-            manifest, corpus_path, Execution("threads", workers, memory), is_new=True
+            manifest,
+            corpus_path,
+            Execution("threads", workers, memory),
+            open_corpus(corpus_path),
+            is_new=True,
         )
     *advice, last = re.split(", | or ", str(refused.value).partition("; use ")[2])
     assert last == f"memory='{-(-needed(workers) // MIB)}MiB'"

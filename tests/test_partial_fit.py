@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import dask.array as da
+import fsspec
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -104,6 +105,18 @@ def test_a_refused_batch_changes_nothing(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.components_, again.components_)
     with pytest.raises(ValueError, match="settings of its own, which cannot change"):
         found.set_params(document_weights="uniform").partial_fit(BATCHES[2])
+
+
+def test_batches_may_be_corpora_behind_urls(tmp_path: Path) -> None:
+    counts, memory = (BATCHES[0], BATCHES[2]), "memory://batches"
+    for number, batch in enumerate(counts):
+        write_corpus(matrix_blocks(csr_array(batch)), words(N), tmp_path / f"{number}")
+        fsspec.filesystem("memory").put(str(tmp_path / f"{number}"), f"/batches/{number}", recursive=True)
+    far, here = (
+        LRJSMF(K, **ONE).partial_fit(f"{place}/0").partial_fit(f"{place}/1") for place in (memory, tmp_path)
+    )
+    np.testing.assert_array_equal(far.components_, here.components_)
+    assert far.metrics_["n_documents"] == sum(map(len, counts))
 
 
 def test_after_fit_there_is_nothing_to_add_to() -> None:

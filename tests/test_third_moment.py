@@ -16,6 +16,7 @@ from scipy.sparse import csr_array
 from streaming_jsmf import STOD
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import InferSettings, ScanSettings, StodSettings
+from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.stod import cube, in_basis, unpacked, vector_product
 from streaming_jsmf.jobs.checkpoints import PartialResult
@@ -257,7 +258,7 @@ def test_partitions_change_the_moments_by_rounding_only(folder: Path, tmp_path: 
 
 
 def test_the_memory_of_the_pass_is_planned(folder: Path) -> None:
-    partitions = load_partitions(read_store(folder / "third-of-a").manifest, folder / "third-of-a") * 3
+    partitions = load_partitions(read_store(folder / "third-of-a").manifest, open_corpus(folder / "a")) * 3
     workers = len(partitions)
     assert workers > 2, "with one or two the basis takes more than they"
     settings = ScanSettings(max_topics=100, third_moment=True)

@@ -155,6 +155,16 @@ def with_third_moment(manifest: StoreManifest) -> StoreManifest:
     return manifest.changed(settings=replace(manifest.scan_settings, third_moment=True).fields())
 
 
+def moved(manifest: StoreManifest, entry: CorpusEntry) -> StoreManifest:
+    """The manifest of the same documents, whose corpus is elsewhere, or whose shards have other names in this order."""
+    names = dict(zip(sorted(manifest.corpus.shards), sorted(entry.shards), strict=True))
+    partitions = tuple(
+        each.model_copy(update={"units": tuple((names[shard], group) for shard, group in each.units)})
+        for each in manifest.partitions
+    )
+    return manifest.changed(corpus=entry, partitions=partitions)
+
+
 def following(manifest: StoreManifest, corpus: Corpus, fresh: StoreManifest) -> StoreManifest:
     """The manifest with exactly the documents of ``corpus``, whose new scan is described by ``fresh``.
 

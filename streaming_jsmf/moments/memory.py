@@ -148,11 +148,11 @@ def require_scan_memory(
     manifest: StoreManifest,
     path: StorePath,
     execution: Execution,
-    corpus: Corpus | None = None,
+    corpus: Corpus,
     *,
     is_new: bool = False,
 ) -> None:
-    """Raise ``InputError`` if a scan needs more memory than the budget; ``corpus`` as for ``load_partitions``.
+    """Raise ``InputError`` if a scan of the corpus needs more memory than the budget.
 
     For a new store the message names settings with which the scan fits.
     """
@@ -161,7 +161,7 @@ def require_scan_memory(
         require_matrix_memory(manifest.n_words, path, execution)
     if execution.memory is None and not is_limited():
         return
-    partitions = load_partitions(manifest, path, corpus)
+    partitions = load_partitions(manifest, corpus)
     memory = partial(scan_memory, manifest.n_words, settings, partitions, sample_share=manifest.sample_share)
     others = partial(_fitting, manifest, partitions, execution.concurrency) if is_new else None
     execution.require_memory(memory, "the scan", others)

@@ -10,32 +10,25 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from streaming_jsmf.config import DocumentWeights
-from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import Partition, iter_blocks, list_units, shard_name, split_by_value
-from streaming_jsmf.errors import InputError, StoreError, option
+from streaming_jsmf.errors import StoreError, option
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.csr import pair_scales, row_totals, scale_rows, word_sums
 from streaming_jsmf.linalg.typing import Floats, Mask
 from streaming_jsmf.moments.manifest import StoreManifest
-from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.timing import span
 
 #: Size of the buffers of a sample relative to its expected size; larger samples are copied.
 ROOM = 1.02
 
 
-def load_partitions(
-    manifest: StoreManifest, store: StorePath, corpus: Corpus | None = None
-) -> tuple[Partition, ...]:
-    """The partitions of a manifest with their units, as tasks read them.
+def load_partitions(manifest: StoreManifest, corpus: Corpus) -> tuple[Partition, ...]:
+    """The partitions of a manifest with their units in its corpus, as tasks read them.
 
-    Opens the corpus unless it is given; opening a corpus without manifest hashes its files. Raises ``InputError`` if it
-    has moved, and ``StoreError`` if its contents have changed.
+    Raises ``StoreError`` if the corpus has other contents.
     """
-    entry, by = manifest.corpus, manifest.scan_settings.partition_by
-    corpus = corpus or _reopened(entry.path, store)
-    units = list_units(corpus)
+    by, units = manifest.scan_settings.partition_by, list_units(corpus)
     if by is not None:
         units = tuple(part for unit in units for part in split_by_value(unit, by).values())
     known = {
@@ -49,21 +42,11 @@ def load_partitions(
         partition = Partition(index, held, described.label)
         if len(held) < len(keys) or partition.content != described.content:
             raise StoreError(
-                f"{entry.path} has other contents than the store was made of; put the corpus back, or scan again with "
+                f"{corpus.root} has other contents than the store was made of; put the corpus back, or scan again with "
                 f"{option.follow(True)}"
             )
         partitions.append(partition)
     return tuple(partitions)
-
-
-def _reopened(path: str, store: StorePath) -> Corpus:
-    try:
-        return open_corpus(path)
-    except InputError as error:
-        raise InputError(
-            f"{store} was made of a corpus at {path} that has to be read again ({error}); put it back, or scan it "
-            "from where it is now into the same store"
-        ) from error
 
 
 class _Buffers:

@@ -56,19 +56,15 @@ def write_words(store: Records, words: Sequence[str]) -> None:
     commit(store, WORDS, PartialResult({"word": np.array(words, dtype=object)}), VOCABULARY)
 
 
-def run_stages(store: Records, executor: Executor, corpus: Corpus | None = None) -> None:
+def run_stages(store: Records, executor: Executor, corpus: Corpus) -> None:
     """Run the missing stages of a store, then clear leftovers.
 
-    Each scan of a stage is one pass over the partitions that are not committed. The corpus is opened only if partitions
-    must be read and it is not given. If the manifest is another one than that on disk, it is written when the first
-    stage under it is about to be committed: bad input leaves the store as it was.
+    Each scan of a stage is one pass over the partitions that are not committed. If the manifest differs from that on
+    disk, it is written when the first stage under it is about to be committed: bad input leaves the store as it was.
 
-    Raises ``InputError`` if the corpus has a bad record or has moved, and ``StoreError`` if a shard is damaged.
+    Raises ``InputError`` if the corpus has a bad record, and ``StoreError`` if a shard is damaged.
     """
-    load, before = (
-        cache(partial(load_partitions, store.manifest, store.path, corpus)),
-        read_manifest(store.path),
-    )
+    load, before = cache(partial(load_partitions, store.manifest, corpus)), read_manifest(store.path)
     store = replace(store, recent=Held())
     try:
         stages = stages_of(store)

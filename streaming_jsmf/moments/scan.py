@@ -27,6 +27,7 @@ from streaming_jsmf.moments.manifest import (
     KIND,
     StoreManifest,
     following,
+    moved,
     new_manifest,
     refuse_lost_root,
     root_attributes,
@@ -143,7 +144,7 @@ def _planned(corpus: Corpus, settings: ScanSettings, stored: Moments | None, fol
     if before.algorithm != fresh.algorithm:
         return fresh
     if before.corpus.fingerprint == corpus.fingerprint:
-        planned = before.changed(corpus=fresh.corpus)
+        planned = moved(before, fresh.corpus)
     elif follow and _is_related(before, fresh):
         planned = following(before, corpus, fresh)
     else:
