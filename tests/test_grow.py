@@ -253,7 +253,7 @@ def test_a_corpus_that_has_moved_is_the_same(
 
 
 OTHERS: dict[str, tuple[Callable[[Path], Any], dict[str, Any], str]] = {
-    "words": (lambda c: rename_words(c, words(60)[::-1]), {}, "corpus"),
+    "words": (lambda c: rename_words(c, words(60)[::-1]), {}, "has other words than"),
     "documents": (lambda c: [shutil.rmtree(c), write_corpus(c, COUNTS[500:])], {}, "corpus"),
     "settings": (lambda _: None, {"seed": 1}, "seed"),
     "topics": (lambda _: None, {"max_topics": 9}, "max_topics|max-topics"),

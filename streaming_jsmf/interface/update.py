@@ -237,11 +237,8 @@ def _followed(corpus: Corpus, place: StorePath, execution: Execution, listener: 
     store = read_store(place)
     if store.manifest.corpus.fingerprint == corpus.fingerprint and not store.missing_stages:
         return store
-    if words_digest(corpus.vocabulary().words) != store.manifest.vocabulary:
-        raise InputError(
-            f"{corpus.root} has other words than {place}; fit a model of it, or ingest it with these words"
-        )
-    if store.manifest.corpus.path != corpus.location:
+    same_words = words_digest(corpus.vocabulary().words) == store.manifest.vocabulary
+    if same_words and store.manifest.corpus.path != corpus.location:
         relocate(store, corpus)
     return scan(corpus, place, None, execution, listener, follow=True)
 

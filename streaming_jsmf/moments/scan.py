@@ -12,7 +12,7 @@ from typing import Any
 from streaming_jsmf.config import ScanSettings, fields_given, settings_of, takes
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.errors import InputError, option
+from streaming_jsmf.errors import InputError, SettingsMismatchError, option
 from streaming_jsmf.jobs.checkpoints import RECORDS
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
@@ -95,6 +95,11 @@ def scan(
     execution = settings_of("execution", Execution, execution, options)
     whole = open_corpus(corpus)
     planned = _planned(whole, settings, stored, follow)
+    if follow and not overwrite and stored is not None and planned.vocabulary != stored.manifest.vocabulary:
+        raise SettingsMismatchError(
+            f"{whole.root} has other words than {path}; ingest it with these words, give another path, or "
+            f"{option.overwrite(True)} to replace the store"
+        )
     found = _wanted_store(path, planned, follow, overwrite).find()
     if found is Found.MADE:
         _clear_leftovers(read_store(path))
