@@ -43,13 +43,13 @@ def are_lines(start: str) -> bool:
     text = start.lstrip(_BLANK)
     first, _, rest = text.partition("\n")
     first, rest = first.rstrip(), rest.lstrip(_BLANK)
-    if not rest:
-        return False
     if text.startswith("["):
         # Lists of tokens, one on each line, rather than an array of records, or several that were joined.
         return first.endswith("]") and rest.startswith("[") and text[1:].lstrip()[:1] != "{"
     if not text.startswith("{"):
         return True
+    if not rest:
+        return False
     try:
         _, end = _decode(first)
     except json.JSONDecodeError as error:
