@@ -275,7 +275,9 @@ def test_a_store_follows_no_other_corpus_and_keeps_its_settings(
 
 def test_it_follows_only_if_it_is_told_to(folder: Path, store: Path) -> None:
     given = ("--max-topics", 5, "--partition-nonzeros", 2500)
-    refused(invoked("scan", folder / "b", store, *given), 2, str(store), "--follow if its corpus has changed")
+    refused(
+        invoked("scan", folder / "b", store, *given), 2, str(store), "--follow, since its corpus has changed"
+    )
     require_untouched(store, folder / "of-a")
     # Its settings need not be repeated.
     assert invoked("scan", folder / "b", store, "--follow").code == 0

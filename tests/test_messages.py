@@ -185,15 +185,10 @@ def test_fit_advises_what_it_has(tmp_path: Path, invoke: Command) -> None:
     TABLE_OF_TEXTS.to_csv(table, index=False)
     for place in ("m", "n"):
         sj.fit(table, tmp_path / place, 2, polish=False, workers=1, moments=tmp_path / "moments")
-        with pytest.raises(
-            sj.InputError,
-            match="follow=True of scan if its corpus has changed, or overwrite=True to replace the store",
-        ):
+        with pytest.raises(sj.InputError, match="give another path, or overwrite=True to replace the store"):
             sj.fit(table, tmp_path / "o", 2, seed=5, moments=tmp_path / "moments", overwrite=True)
     line = ("fit", table, tmp_path / "o", "--topics", 2, "--seed", 5, "--moments", tmp_path / "moments")
-    assert (
-        "--follow of scan if its corpus has changed, or --overwrite to replace the store" in invoke(*line).err
-    )
+    assert "give another path, or --overwrite to replace the store" in invoke(*line).err
     with options_named(), taking(["--topics"]):
         assert (
             f"lower {option.max_topics} or {option.sample_share}"

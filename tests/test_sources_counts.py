@@ -441,6 +441,7 @@ def rewrite(path, compression=zipfile.ZIP_DEFLATED, **arrays):
 
 DEEP = b"{'descr': '<i4', 'fortran_order': False, 'shape': " + b"(" * 4000 + b")" * 4000 + b"}"
 NO_ARRAYS = [
+    ("indptr", np.array([0, 3, 3, 4]), "its indptr ends at 4 of 5 values"),
     ("data", np.array([1, 2, 3, 4, 5], object), "Object arrays cannot be loaded"),
     ("data", np.arange(5) * 1j, "values are of type complex128"),
     ("data", b"\x93NUMPY\x01\x00" + len(DEEP).to_bytes(2, "little") + DEEP, "damaged"),

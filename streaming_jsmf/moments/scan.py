@@ -100,7 +100,7 @@ def scan(
             f"{whole.root} has other words than {path}; ingest it with these words, give another path, or "
             f"{option.overwrite(True)} to replace the store"
         )
-    found = _wanted_store(path, planned, follow, overwrite).find()
+    found = _wanted_store(path, planned, stored, follow, overwrite).find()
     if found is Found.MADE:
         _clear_leftovers(read_store(path))
         return open_moments(path)
@@ -118,7 +118,7 @@ def scan(
             if found is Found.OTHER:
                 remove_store(path)
             # Compare again: another process may have changed the store before the lock was taken.
-            if _wanted_store(path, planned, follow).find() is Found.NOTHING:
+            if _wanted_store(path, planned, stored, follow).find() is Found.NOTHING:
                 with store_written(path) as beside:
                     write_empty_store(beside, planned, whole.vocabulary().words)
             else:
@@ -150,27 +150,33 @@ def _planned(corpus: Corpus, settings: ScanSettings, stored: Moments | None, fol
         return fresh
     if before.corpus.fingerprint == corpus.fingerprint:
         planned = moved(before, fresh.corpus)
-    elif follow and _is_related(before, fresh):
+    elif follow and _follows(before, fresh):
         planned = following(before, corpus, fresh)
     else:
         return fresh
     return with_third_moment(planned) if wanted.third_moment or stored.settings.third_moment else planned
 
 
-def _is_related(before: StoreManifest, now: StoreManifest) -> bool:
-    """Whether a corpus is the one of a store in another state: it has the same words, and the same place or a shard."""
+def _follows(before: StoreManifest, now: StoreManifest) -> bool:
+    """Whether this is the corpus of a store in another state, with its settings.
+
+    That corpus has the same words, and the same place or a shard in common.
+    """
     same = before.corpus.path == now.corpus.path
     shared = set(before.corpus.shards.values()) & set(now.corpus.shards.values())
-    return before.vocabulary == now.vocabulary and (same or bool(shared))
+    is_alike = (before.vocabulary, before.range_key) == (now.vocabulary, now.range_key)
+    return is_alike and (same or bool(shared))
 
 
-def _wanted_store(path: StorePath, asked: StoreManifest, follow: bool, overwrite: bool = False) -> Wanted:
+def _wanted_store(
+    path: StorePath, asked: StoreManifest, before: Moments | None, follow: bool, overwrite: bool = False
+) -> Wanted:
     """The store that is asked for: one of the corpus with the settings, and possibly the third moment."""
 
     def identity(manifest: StoreManifest) -> dict[str, Any]:
         # Stores of the same request may differ in the third moment, which can be added later.
         settings, wanted = ({**m.settings, "third_moment": None} for m in (manifest, asked))
-        of = asked.corpus if follow and _is_related(manifest, asked) else manifest.corpus
+        of = asked.corpus if follow and _follows(manifest, asked) else manifest.corpus
         return {
             **settings,
             "algorithm version": (manifest if settings == wanted else asked).range_key,
@@ -187,8 +193,9 @@ def _wanted_store(path: StorePath, asked: StoreManifest, follow: bool, overwrite
         store = read_store(path)
         return store.manifest == asked and not store.missing_stages and next(damage(store), None) is None
 
-    kept = f"{option.follow(True)} if its corpus has changed, or " if not follow else ""
-    advice = f"give another path, {kept}{option.overwrite(True)} to replace the store"
+    changed = before is not None and not follow and _follows(before.manifest, asked)
+    how = f"{option.follow(True)}, since its corpus has changed, another path" if changed else "another path"
+    advice = f"give {how}, or {option.overwrite(True)} to replace the store"
     return Wanted(path, identity(asked), stored, is_intact, overwrite, advice)
 
 

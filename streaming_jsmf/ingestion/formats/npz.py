@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from scipy.sparse import load_npz
 
@@ -33,4 +34,13 @@ def read(path: str, options: Any) -> Iterator[pa.RecordBatch]:
             )
         stream.seek(0)
         matrix: Any = load_npz(stream)
+        if hasattr(matrix, "indptr"):
+            stream.seek(0)
+            with np.load(stream, allow_pickle=False) as arrays:
+                values = len(arrays["data"])
+            # SciPy drops the others without a word.
+            if len(matrix.data) < values:
+                raise UnreadableError(
+                    f"its indptr ends at {len(matrix.data):,} of {values:,} values; write the file again"
+                )
     yield from batches_of(matrix.tocsr(), words(path, options))
