@@ -137,7 +137,7 @@ def test_source_files_are_verified(tmp_path):
         (
             '"bag-of-words-parquet"',
             '"csv"',
-            "reader: .*'text', .* 'bag-of-words-parquet' or 'function', not 'csv'",
+            "reader: .*'text', .* 'h5ad' or 'bag-of-words-parquet', not 'csv'",
         ),
         ('licence = "CC0"', "", r"source\.licence"),
         ('"vocab.txt"', '"../vocab.txt"', r"'\.\./vocab\.txt'"),

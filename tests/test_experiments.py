@@ -273,7 +273,7 @@ def test_points_keep_the_distances_of_normalised_rows():
     rows = (C / C.sum(axis=1, keepdims=True))[topics.anchors]
     assert log_volume(anchor_points(topics)) == pytest.approx(log_volume(rows), abs=1e-6)
     raw = replace(topics, rectified=None)
-    exact = case.counts.anchor_rows
+    exact = case.cooccurrence.rows(topics.representatives)
     np.testing.assert_allclose(anchor_points(raw, exact), exact / exact.sum(axis=1, keepdims=True))
     assert anchor_points(raw) is None
     assert anchor_points(raw, np.zeros((4, 30))) is None

@@ -110,7 +110,7 @@ def recorded(folder: Path, n_topics: int) -> dict[Dispatcher, list[tuple[Any, ..
     topics = ("--topics", n_topics)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Dispatcher, "__call__", recording)
-        printed("ingest", texts, corpus, "--split", 30)
+        printed("ingest", texts, corpus, "--split", 30, "--phrases", 0.1)
         printed("scan", corpus, moments, "--third-moment", "--max-topics", n_topics)
         printed("infer", moments, model, *topics)
         printed("infer", moments, folder / "s", *topics, "--engine", "stod")

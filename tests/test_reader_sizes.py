@@ -240,5 +240,5 @@ def test_a_matrix_in_a_file_that_starts_later_is_refused(tmp_path: Path) -> None
     matrix.indptr[0] = 2
     sp.save_npz(tmp_path / "a.npz", matrix)
     put(tmp_path / "a.vocab.txt", "\n".join(words(N)))
-    with pytest.raises(InputError, match="indptr does not start with 0"):
+    with pytest.raises(InputError, match="index pointer should start with 0"):
         read(tmp_path / "a.npz")

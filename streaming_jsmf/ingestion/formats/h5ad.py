@@ -60,8 +60,10 @@ def read(path: str, options: Any) -> Iterator[pa.RecordBatch]:
             columns[name] = pa.array(np.asarray(values, object), from_pandas=True)
         columns["document_id"] = pa.array(map(str, names), pa.string())
         n_rows = matrix.shape[0]
-        if {*map(len, columns.values())} != {n_rows}:
-            raise UnreadableError(f"its {where} has {n_rows} rows for {len(names)} cells; write it again")
+        for name, values in columns.items():
+            if len(values) != n_rows:
+                of = "names of cells" if name == "document_id" else f"values of {name!r}"
+                raise UnreadableError(f"its {where} has {n_rows} rows for {len(values)} {of}; write it again")
         for start, stop in pairwise(_cuts(matrix)):
             some = {name: values.slice(start, stop - start) for name, values in columns.items()}
             yield from batches_of(csr_array(matrix[start:stop]), genes, some)
@@ -95,6 +97,9 @@ def _matrix(path: str, file: Any, name: str, anndata: Any) -> Any:
             f"{path} has {name} as {matrix.format}_matrix, which cannot be read by cells; write it again with {where} "
             f"= {where}.tocsr()"
         )
+    values, rows = len(node["data"]), node["indptr"]
+    if (len(node["indices"]), len(rows), rows[-1]) != (values, matrix.shape[0] + 1, values):
+        raise UnreadableError(f"the arrays of {name} do not fit together; write it again")
     return matrix
 
 
