@@ -51,7 +51,7 @@ from streaming_jsmf import (
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.corpus import write
 from streaming_jsmf.inference.perplexity import Completer
-from streaming_jsmf.topics.infer import fit_moments
+from streaming_jsmf.topics.plan import TopicsPlan
 from streaming_jsmf.topics.store import JsonAttribute
 from tests.corpora import planted, words, write_corpus
 from tests.stores import scanned
@@ -394,11 +394,12 @@ def test_one_scan_serves_several_estimators(corpus: Path, tmp_path: Path, models
 def test_temporary_files_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[str]] = []
 
-    def watched(*arguments: Any, **options: Any) -> Any:
+    def watched(*arguments: Any) -> Any:
         seen.append(sorted(path.name for path in tmp_path.glob("*/*")))
-        return fit_moments(*arguments, **options)
+        return make(*arguments)
 
-    monkeypatch.setattr("streaming_jsmf.estimators.base.fit_moments", watched)
+    make = TopicsPlan.model
+    monkeypatch.setattr(TopicsPlan, "model", watched)
     LRJSMF(2, scratch=tmp_path, **ONE).fit(COUNTS)
     assert seen == [["corpus", "moments"]]
     with pytest.raises(InputError, match="no document has two tokens"):

@@ -50,7 +50,7 @@ from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.reporting.topics import frame_of
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.infer import fit_moments
-from streaming_jsmf.topics.polish import polish_model
+from streaming_jsmf.topics.plan import TopicsPlan
 from streaming_jsmf.topics.requirements import Requirements
 from streaming_jsmf.topics.store import Model, dataset_of, read_model, save_model, write_model
 
@@ -161,11 +161,11 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
                 place = str(folder / "moments" if self.store is None else self.store)
                 store = store_path(place.replace("{corpus}", corpus.fingerprint[:16]), "a moments store")
                 moments = scan(corpus, store, scan_settings, execution)
-                model = fit_moments(moments, settings, threads=execution.threads_here)
-                if self.polish_steps:
-                    polish = PolishSettings(self.polish_steps, seed=scan_settings.seed)
-                    model = polish_model(model, str(store), corpus, folder / "model", polish, execution)
-                self._keep(model)
+                polish = (
+                    PolishSettings(self.polish_steps, seed=scan_settings.seed) if self.polish_steps else None
+                )
+                plan = TopicsPlan(lambda _: settings, polish, execution)
+                self._keep(plan.model(moments, corpus, folder / "model", settings.n_topics))
         self.__dict__.pop("_rows", None)
         return self
 

@@ -36,6 +36,7 @@ from streaming_jsmf.storage.kinds import CORPUS, MOMENTS, is_at, unsuitable
 from streaming_jsmf.storage.paths import StorePath, is_free, json_bytes, read_bytes, store_path
 from streaming_jsmf.storage.results import write_alone
 from streaming_jsmf.topics.infer import fit_moments
+from streaming_jsmf.topics.plan import TopicsPlan
 from streaming_jsmf.topics.requirements import Requirements
 from streaming_jsmf.topics.store import COMPARISON, Model, model_targets, read_model
 
@@ -107,16 +108,13 @@ def choose_k(
             require_own(path)
     plan = FitPlan(
         models,
-        InferSettings(numbers[0]),
+        TopicsPlan(InferSettings, PolishSettings(seed=wanted.seed), execution, listener),
         ScanSettings(
             seed=wanted.seed,
             partition_nonzeros=wanted.partition_nonzeros,
             sample_share=wanted.sample_share,
         ),
-        PolishSettings(seed=wanted.seed),
         target / "moments",
-        execution,
-        listener,
         overwrite,
     )
     if (there := is_at(place)) == MOMENTS:
@@ -127,14 +125,14 @@ def choose_k(
         moments = open_moments(place)
         moments.eigenpairs(numbers[-1])  # raises before any work
         opened, reason = _corpus_of(moments, wanted.corpus)
-        plan = plan if opened else replace(plan, polish=None)
-        Requirements.of_moments(plan.settings(numbers[-1]), moments).announce()
+        plan = plan if opened else replace(plan, topics=replace(plan.topics, polish=None))
+        Requirements.of_moments(plan.topics.engine(numbers[-1]), moments).announce()
     else:
         if not is_corpus(source, either := f"{CORPUS} or {MOMENTS}"):
             raise unsuitable(place, either, there)
         opened, reason = open_corpus(source), ""
         moments = _scan(opened, plan, in_parts=wanted.replicas > 0)
-    candidates = _Candidates(moments, opened, reason, plan, wanted.seed, wanted.replicas)
+    candidates = _Candidates(moments, opened, reason, plan.topics, wanted.seed, wanted.replicas)
     paths = plan.write_models(moments, opened)
     choice = choose([candidates.measure(path) for path in paths])
     missing, shown = candidates.missing, render_comparison(choice, candidates.missing)
@@ -179,7 +177,7 @@ class _Candidates:
     moments: Moments
     corpus: Corpus | None
     reason: str
-    plan: FitPlan
+    plan: TopicsPlan
     seed: int
     replicas: int
     missing: dict[str, str] = field(default_factory=dict)

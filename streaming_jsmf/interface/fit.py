@@ -37,18 +37,9 @@ from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.storage.paths import StorePath, exists, node_exists, store_path
 from streaming_jsmf.storage.replace import temporary_folder
 from streaming_jsmf.storage.results import Found, Wanted
-from streaming_jsmf.topics.infer import InferPlan
-from streaming_jsmf.topics.polish import polish_model, polished_fingerprint
-from streaming_jsmf.topics.requirements import EngineSettings, Requirements
-from streaming_jsmf.topics.store import (
-    EDITS,
-    beside,
-    model_targets,
-    read_model,
-    request_of_model,
-    wanted_model,
-    write_model,
-)
+from streaming_jsmf.topics.plan import TopicsPlan
+from streaming_jsmf.topics.requirements import Requirements
+from streaming_jsmf.topics.store import EDITS, beside, model_targets, read_model, wanted_model, write_model
 
 if TYPE_CHECKING:
     from streaming_jsmf.interface.topic_model import TopicModel
@@ -75,70 +66,45 @@ class FitPlan:
     Attributes
     ----------
     models : The path of the model for each number of topics.
-    engine : Settings of the inference, apart from the number of topics.
-    polish : Settings of polish, or None for models that are not polished.
+    topics : How the topics are made.
     moments : The path of the moments store.
     overwrite : Whether to replace models that exist, and the corpus beside them.
     """
 
     models: Mapping[int, StorePath]
-    engine: EngineSettings
+    topics: TopicsPlan
     scan_settings: ScanSettings
-    polish: PolishSettings | None
     moments: StorePath
-    execution: Execution
-    listener: Listener = silent
     overwrite: bool = False
 
-    def settings(self, n_topics: int) -> EngineSettings:
-        return replace(self.engine, n_topics=n_topics)
+    @property
+    def most(self) -> int:
+        """The largest number of topics."""
+        return max(self.models)
 
     def require_possible(self, corpus: Corpus) -> None:
         """Refuse before the scan what the corpus cannot support, and models that exist and differ."""
         for k, path in self.models.items():
             if not self.overwrite and node_exists(path):
-                _require_same(path, {"corpus": corpus.fingerprint, **self._described(k)})
-        settings = self.settings(max(self.models))
+                _require_same(path, {"corpus": corpus.fingerprint, **self.topics.described(k)})
+        settings = self.topics.engine(self.most)
         requirements = Requirements.of_corpus(settings, corpus, exact=self.scan_settings.exact)
-        requirements.require(self.execution.threads_here)
+        requirements.require(self.topics.execution.threads_here)
         requirements.announce()
 
     def scanned(self, corpus: Corpus, **options: Any) -> Moments:
         """Scan the corpus for the largest number of topics."""
-        third_moment = self.scan_settings.third_moment or isinstance(self.engine, StodSettings)
-        settings = replace(self.scan_settings, max_topics=max(self.models), third_moment=third_moment)
-        return scan(corpus, self.moments, settings, self.execution, self.listener, **options)
+        settings = self.topics.scan_settings(self.scan_settings, self.most)
+        return scan(corpus, self.moments, settings, self.topics.execution, self.topics.listener, **options)
 
     def write_models(self, moments: Moments, corpus: Corpus | None) -> tuple[StorePath, ...]:
         """Fit, polish and write each model that is not there already; return their paths. Polish needs the corpus."""
         for k, path in self.models.items():
-            inference = InferPlan(moments, self.settings(k), self.execution.threads_here)
-            made_by = inference.fingerprint
-            if self.polish is not None:
-                assert corpus is not None, "polish reads the documents"
-                made_by = polished_fingerprint(made_by, corpus, self.polish)
-            wanted = wanted_model(
-                path, request_of_model(made_by, self._described(k)), overwrite=self.overwrite
-            )
+            wanted = wanted_model(path, self.topics.request(moments, corpus, k), overwrite=self.overwrite)
             with wanted.writing() as found:
                 if found is not Found.MADE:
-                    self._write_model(inference, corpus, path)
+                    write_model(path, self.topics.model(moments, corpus, path, k))
         return tuple(self.models.values())
-
-    def _write_model(self, inference: InferPlan, corpus: Corpus | None, path: StorePath) -> None:
-        model = inference.fit(self.listener)
-        if self.polish is not None:
-            assert corpus is not None, "polish reads the documents"
-            moments = str(inference.moments.path)
-            model = polish_model(model, moments, corpus, path, self.polish, self.execution, self.listener)
-        write_model(path, model)
-
-    def _described(self, n_topics: int) -> dict[str, Any]:
-        """The settings as a model stores them."""
-        return {
-            **self.settings(n_topics).fields(),
-            **({} if self.polish is None else {"polish": self.polish.fields()}),
-        }
 
 
 @overload
@@ -246,12 +212,14 @@ def fit(
         models = model_targets(target, topics)
         plan = FitPlan(
             models,
-            engine,
+            TopicsPlan(
+                lambda k: replace(engine, n_topics=k),
+                _polish_settings(polish, engine, options),
+                settings_of("execution", Execution, execution, options),
+                combine(bars, listener),
+            ),
             settings_of("scan_settings", ScanSettings, scan_settings, options),
-            _polish_settings(polish, engine, options),
             place,
-            settings_of("execution", Execution, execution, options),
-            combine(bars, listener),
             _replaceable(overwrite, target, models.values(), place),
         )
         corpus = _corpus(source, target, request_of(ingest_request, options), plan)
@@ -358,7 +326,7 @@ def _corpus(source: Any, model: StorePath, request: IngestRequest | None, plan: 
     target = beside(model, "corpus")
     request = replace(request or IngestRequest(), made_for="fit")
     # The ingest starts its own cluster, which needs its own report.
-    execution = plan.execution.reporting_on("ingest")
-    found = ingest(source, target, request, execution, plan.listener, overwrite=plan.overwrite)
+    execution = plan.topics.execution.reporting_on("ingest")
+    found = ingest(source, target, request, execution, plan.topics.listener, overwrite=plan.overwrite)
     logger.info("%s: the corpus of the source, which later runs reuse", target)
     return found

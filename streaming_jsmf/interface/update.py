@@ -12,13 +12,9 @@ from typing import Any
 from streaming_jsmf.config import (
     FIXED_BY_MODEL,
     INGEST_SETTINGS,
-    InferSettings,
     IngestRequest,
-    PolishSettings,
-    StodSettings,
     UpdateSettings,
     Vanished,
-    declared,
     request_of,
     settings_of,
     takes,
@@ -51,7 +47,7 @@ from streaming_jsmf.storage.paths import (
 from streaming_jsmf.storage.replace import interrupted_in
 from streaming_jsmf.topics.edits import EditedTopics, TopicEdits, read_edits
 from streaming_jsmf.topics.identity import Succession, started_from
-from streaming_jsmf.topics.infer import InferPlan
+from streaming_jsmf.topics.plan import TopicsPlan
 from streaming_jsmf.topics.polish import polish_model
 from streaming_jsmf.topics.store import (
     AnyModel,
@@ -294,27 +290,25 @@ class _Updater:
 
     def _found(self, present: Model, path: StorePath) -> Model:
         """Infer topics from the moments, and polish from the present ones if these are polished."""
-        kind = StodSettings if present.engine == "stod" else InferSettings
-        known = {name: value for name, value in present.settings.items() if name in declared(kind)}
-        plan = InferPlan(self.store, kind(**known), self.execution.threads_here)
+        plan = TopicsPlan.of_model(present, self.execution, self.listener)
+        inference = plan.inference(self.store, int(present.settings["n_topics"]))
         request = {
-            "inferred": plan.fingerprint,
+            "inferred": inference.fingerprint,
             "present": present.fingerprint,
             "algorithm": ALGORITHM_VERSION,
         }
-        found = plan.fit(self.listener)
+        found = inference.fit(self.listener)
         found = replace(found, provenance={**found.provenance, "fingerprint": fingerprint(request)})
-        polish = present.settings.get("polish")
-        if polish is None:
+        given = plan.polish
+        if given is None:
             return found
         start, replaced = started_from(found, present)
-        given = PolishSettings(**polish)
         fewest = min(given.steps, max(FULL_STEPS + 1, given.steps // 3))
         settings = replace(given, steps=self.steps or (given.steps if replaced.size else fewest))
         model = polish_model(
             start, str(path), self.corpus, path, settings, self.execution, self.listener, replace_work=True
         )
-        return replace(model, settings={**model.settings, "polish": polish})
+        return replace(model, settings={**model.settings, "polish": present.settings["polish"]})
 
 
 def _names(model: Model, edits: TopicEdits) -> list[str]:
