@@ -112,7 +112,7 @@ def _blocks(stream: Any, header: Header) -> Iterator[list[NDArray[Any]]]:
         kinds["count"] = pa.from_numpy_dtype(header.count)
     try:
         blocks = pa_csv.open_csv(
-            pa.PythonFile(stream, mode="r"),
+            pa.PythonFile(_Tidied(stream), mode="r"),
             pa_csv.ReadOptions(
                 use_threads=False, block_size=max(limits.BATCH_BYTES, _LONGEST_LINE), column_names=names
             ),
@@ -130,9 +130,24 @@ def _blocks(stream: Any, header: Header) -> Iterator[list[NDArray[Any]]]:
         if row is None:
             raise UnreadableError(f"it has a line that is longer than {_LONGEST_LINE} bytes") from error
         line, n = header.n_lines + int(row[1]), len(names)
-        raise UnreadableError(
-            f"line {line} is not {n} numbers with one blank between them ({row[2]})"
-        ) from error
+        raise UnreadableError(f"line {line} is not {n} numbers ({row[2]})") from error
+
+
+class _Tidied:
+    """A stream of lines of numbers with one blank between them, where there may be several, or tabs."""
+
+    closed = False
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def read(self, size: int) -> bytes:
+        """Return whole lines of at most ``size`` bytes."""
+        block: bytes = self._stream.read(size - _LONGEST_LINE) + self._stream.readline(_LONGEST_LINE)
+        # Most files need no change, and searching is fast.
+        if block[:1] in b" \t" or any(odd in block for odd in (b"  ", b"\t", b"\n ", b" \n", b" \r")):
+            block = re.sub(rb"(?m)^ | (?=\r?$)", b"", re.sub(rb"[ \t]+", b" ", block))
+        return block
 
 
 def _require_usable(block: Sequence[NDArray[Any]], header: Header, start: int, line: int) -> None:
