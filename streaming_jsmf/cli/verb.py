@@ -268,7 +268,7 @@ def _attributes(field: Field) -> dict[str, Any]:
     return found | {"type": field.number or _Choice(field)}
 
 
-class _Choice(click.Choice[str]):
+class _Choice(click.Choice):  # type: ignore[type-arg]  # not subscriptable in the lowest version
     """The choices of a field, which itself refuses values that earlier versions had."""
 
     def __init__(self, field: Field) -> None:
