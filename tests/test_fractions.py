@@ -132,5 +132,5 @@ def test_a_scan_reports_fractions_once(
         scanned(write(tmp_path / "corpus", values), tmp_path / "moments", SETTINGS)
     [message] = caplog.messages
     short = np.count_nonzero(values.astype(float).sum(axis=1) < 2)
-    assert "the counts are no whole numbers" in message
+    assert "the counts are not whole numbers" in message
     assert f"({short} documents whose counts sum to less than 2 are left out)" in message

@@ -235,7 +235,7 @@ class Field:
 
 
 def moved_to(command: str) -> str:
-    """What a message says about an experiment that is not in the package any more."""
+    """What a message says about an experiment that is no longer in the package."""
     return f"it is an experiment in the repository of this package now: python -m {command}"
 
 

@@ -115,7 +115,7 @@ class SumsStage(Stage):
             )
         if not np.array_equal(total.arrays["term_count"], np.rint(total.arrays["term_count"])):
             logger.warning(
-                "the counts are no whole numbers, so co-occurrences are those of weights, not of tokens (%s documents "
+                "the counts are not whole numbers, so co-occurrences are those of weights, not of tokens (%s documents "
                 "whose counts sum to less than 2 are left out); scan counts of tokens if there are any",
                 f"{int(total.scalars['n_dropped']):,}",
             )
