@@ -17,6 +17,7 @@ from streaming_jsmf.jobs.checkpoints import (
     PARTIALS,
     RECORDS,
     Checkpoints,
+    Committed,
     Kind,
     forget_record,
     read_record,
@@ -105,9 +106,12 @@ def discard_damage(store: Records) -> None:
             forget_record(store.path, name)
 
 
-def discard_damaged_partials(checkpoints: Checkpoints, order: FoldOrder) -> None:
-    """Remove the partial results of an unfinished stage if one is damaged; of kept parts, only the damaged ones."""
-    parts, folds = checkpoints.committed()
+def discard_damaged_partials(checkpoints: Checkpoints, order: FoldOrder) -> Committed:
+    """Remove the partial results of an unfinished stage if one is damaged; of kept parts, only the damaged ones.
+
+    Returns what is committed then.
+    """
+    parts, folds = listed = checkpoints.committed()
     known = [key for key in folds if order.covered([key])]
     folded = {order.keys[number] for number in order.covered(known)}
     damaged = list[tuple[Kind, str]]()
@@ -126,6 +130,9 @@ def discard_damaged_partials(checkpoints: Checkpoints, order: FoldOrder) -> None
             checkpoints.drop("fold", key)
         for kind, key in damaged:
             checkpoints.drop(kind, key)
+    else:
+        return listed
+    return checkpoints.committed()
 
 
 def _warn(error: StoreError, what: str) -> None:

@@ -95,14 +95,10 @@ def _computed(
 ) -> tuple[PartialResult, list[dict[str, Any]]]:
     """The final arrays of a stage, and the history of its parts."""
     with span("finish"):
-        checkpoints, scans, history = (
-            store.checkpoints(stage.name),
-            stage.scans(store),
-            list[dict[str, Any]](),
-        )
+        checkpoints, scans = store.checkpoints(stage.name), stage.scans(store)
+        history = list[dict[str, Any]]()
         for reduction, order in scans:
-            discard_damaged_partials(checkpoints, order)
-            known = checkpoints.committed()
+            known = discard_damaged_partials(checkpoints, order)
             parts = _parts(store, stage, order, known, load)
             made = run_job(Job(checkpoints, reduction, parts, order), executor, known)
             history += checkpoints.history(order.keys, made)

@@ -143,10 +143,8 @@ def _planned(corpus: Corpus, settings: ScanSettings, stored: Moments | None, fol
     if stored is None:
         return new_manifest(corpus, settings)
     wanted, before = _as_stored(stored, settings), stored.manifest
-    if replace(wanted, third_moment=False) != replace(stored.settings, third_moment=False):
-        return new_manifest(corpus, wanted)
     fresh = new_manifest(corpus, wanted)
-    if before.algorithm != fresh.algorithm:
+    if before.range_key != fresh.range_key:  # other settings, or an earlier algorithm
         return fresh
     if before.corpus.fingerprint == corpus.fingerprint:
         planned = moved(before, fresh.corpus)
