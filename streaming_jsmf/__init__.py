@@ -26,6 +26,7 @@ _NAMES = {
     "ingestion.ingest": "ingest",
     "interface.choose_k": "choose_k",
     "interface.fit": "fit",
+    "interface.infer": "infer",
     "interface.topic_model": "TopicModel",
     "interface.update": "update",
     "jobs.execution": "Execution",
@@ -34,7 +35,6 @@ _NAMES = {
     "reporting.document_map": "document_map",
     "reporting.plots": "plot_correlations plot_documents plot_map plot_over_time plot_topics",
     "reporting.report": "report show view",
-    "topics.infer": "infer",
     "topics.polish": "polish",
     "topics.store": "open_model",
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import shlex
+import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -129,12 +130,24 @@ LAST = {"last": True}
 
 
 class StreamingJSMFError(Exception):
-    """Base class of the exceptions of this package. Passwords and keys are removed from URLs in the message."""
+    """Base class of the exceptions of this package. Passwords and keys are removed from URLs in the message.
+
+    Notebooks and IPython show the message alone; after ``%xmode Verbose``, also the calls that led to it, which ``%tb``
+    then shows of the last error, too.
+    """
 
     exit_code = 1
 
     def __init__(self, message: str = "") -> None:
         super().__init__(location(message))
+
+    def _render_traceback_(self) -> list[str]:
+        """The lines that IPython shows."""
+        shown = sys.modules["IPython"].get_ipython().InteractiveTB
+        if shown.mode == "Verbose":
+            lines: list[str] = shown.structured_traceback(type(self), self, self.__traceback__)
+            return lines
+        return [f"{type(self).__name__}: {self}"]
 
 
 class InputError(StreamingJSMFError):

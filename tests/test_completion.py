@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from streaming_jsmf import infer
 from streaming_jsmf.config import InferSettings, ScanSettings, StodSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.units import Partition
@@ -30,7 +31,6 @@ from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.events import Event, StageStarted
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
-from streaming_jsmf.topics.infer import infer
 from streaming_jsmf.topics.parameters import TopicParameters
 from streaming_jsmf.topics.store import read_model, write_model
 from tests.corpora import planted, words, write_corpus

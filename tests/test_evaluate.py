@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from streaming_jsmf import infer
 from streaming_jsmf.config import InferSettings, ScanSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError
@@ -32,7 +33,7 @@ from streaming_jsmf.jobs.events import Event, StageStarted
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.simulation import simulate_lda
 from streaming_jsmf.simulation.truth import read_truth
-from streaming_jsmf.topics.infer import infer, infer_each
+from streaming_jsmf.topics.infer import infer_each
 from streaming_jsmf.topics.store import Model, open_model, read_model, write_model
 from tests import reference, reference_metrics
 from tests.corpora import Planted, words, write_corpus, write_lists

@@ -12,11 +12,11 @@ import pytest
 from numpy.typing import NDArray
 
 from pipelines.common.matching import match_topics
+from streaming_jsmf import infer
 from streaming_jsmf.config import InferSettings, ScanSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.evaluation.counts import counts_of, representatives
 from streaming_jsmf.moments.store import Moments
-from streaming_jsmf.topics.infer import infer
 from streaming_jsmf.topics.store import read_model
 from tests import reference
 from tests.corpora import Planted, words

@@ -15,6 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from pipelines.common.matching import yy_error
+from streaming_jsmf import infer
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import InferSettings
 from streaming_jsmf.corpus import open_corpus
@@ -24,7 +25,6 @@ from streaming_jsmf.evaluation.evaluate import evaluate
 from streaming_jsmf.moments.partition import load_partition
 from streaming_jsmf.moments.select import labels_named, select_partitions
 from streaming_jsmf.moments.store import Moments, open_moments
-from streaming_jsmf.topics.infer import infer
 from tests import reference, reference_metrics
 from tests.corpora import as_lists, planted, words
 from tests.outcomes import invoked, refused

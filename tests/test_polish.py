@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 
+from streaming_jsmf import infer
 from streaming_jsmf.cli.main import cli
 from streaming_jsmf.config import InferSettings, PolishSettings, ScanSettings, StodSettings
 from streaming_jsmf.corpus import open_corpus
@@ -49,7 +50,6 @@ from streaming_jsmf.inference.polish import (
 )
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
-from streaming_jsmf.topics.infer import infer
 from streaming_jsmf.topics.parameters import TopicParameters
 from streaming_jsmf.topics.polish import polish, polished_fingerprint
 from streaming_jsmf.topics.store import Model, read_model

@@ -316,6 +316,17 @@ def test_models_outlive_a_change_of_the_directory(
     assert sj.infer(moments, "found", 2).arrays["word_topic"].shape == (N, 2)
 
 
+def test_infer_returns_what_fit_returns(made: Path, tmp_path: Path) -> None:
+    found = sj.infer(made / "model.moments", tmp_path / "model", 4, partitions=None)
+    assert isinstance(found, sj.TopicModel)
+    assert found.corpus == model_corpus(made), "of the moments"
+    assert found.label(1, "name").topics().query("topic == 1")["label"].tolist() == ["name"]
+    assert len(found.documents(topic=1, number=2)) == 2
+    assert found.provenance["moments"] == str(made / "model.moments")
+    np.testing.assert_array_equal(found.arrays["word_topic"], found.dataset["word_topic"])
+    assert sj.infer(made / "model.moments", tmp_path / "model", 4).edits.labels == {1: "name"}
+
+
 def model_corpus(made: Path) -> Any:
     return sj.open_corpus(made / "corpus")
 

@@ -34,7 +34,7 @@ from streaming_jsmf.reporting.topics import (
     topic_text,
     warnings_about,
 )
-from streaming_jsmf.storage.paths import StorePath, store_path
+from streaming_jsmf.storage.paths import StorePath, exists, store_path
 from streaming_jsmf.topics.edits import TopicEdits, edit_topics, read_edits, shown_topics
 from streaming_jsmf.topics.store import (
     AnyModel,
@@ -56,12 +56,13 @@ SHOWN = 10
 
 
 class TopicModel:
-    """A fitted model on a disk or behind a URL; returned by ``fit``. Raises ``InputError`` if there is no model.
+    """A fitted model on a disk or behind a URL; returned by ``fit`` and ``infer``.
 
     It can be passed wherever a model path is expected: ``evaluate(model)``, ``report(model, "topics.html")``. Names of
     topics and lists of merged and hidden topics are stored next to the arrays, which never change, and apply to
     ``topics``, ``documents`` and reports, also on the command line. Each change is written immediately and can be
-    undone. ``path`` is a path or URL of a model of any engine, the result of ``open_model``, or a fitted estimator.
+    undone. ``path`` is a path or URL of a model of any engine, the result of ``open_model``, or a fitted estimator;
+    ``InputError`` is raised if there is no model.
 
     A pickled model is its path. One in a temporary directory is pickled with its arrays and edits, but without its
     corpus, and each copy has a directory of its own.
@@ -105,6 +106,16 @@ class TopicModel:
         return self._read().metrics
 
     @property
+    def provenance(self) -> Mapping[str, Any]:
+        """How the model was made: its moments, corpora, versions and the cost of each stage."""
+        return self._read().provenance
+
+    @property
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        """The arrays of the model in memory, read and compared with their digests; ``dataset`` describes them."""
+        return read_model(self.path).arrays
+
+    @property
     def dataset(self) -> xr.Dataset:
         """The arrays of the model, as returned by ``open_model``; in memory if its directory is temporary."""
         found = open_model(self.path)
@@ -113,8 +124,10 @@ class TopicModel:
 
     @property
     def corpus(self) -> Corpus | None:
-        """The corpus used by ``fit``; None if it is unknown or missing."""
-        return open_corpus(self._corpus) if self._corpus else corpus_beside(self.path)
+        """The corpus used by ``fit``, or that of the moments; None if it is unknown or missing."""
+        if self._corpus and exists(self._corpus):
+            return open_corpus(self._corpus)
+        return corpus_beside(self.path)
 
     @property
     def ingest_report(self) -> pd.DataFrame | None:

@@ -6,11 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import ENGINE_SETTINGS, InferSettings, StodSettings, engine_settings_of, takes
+from streaming_jsmf.config import InferSettings, StodSettings
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import TooFewFactorsError
 from streaming_jsmf.fingerprint import fingerprint
@@ -128,36 +127,20 @@ def fit_moments(
     return InferPlan(moments, settings, Execution(workers=threads).concurrency).fit(listener)
 
 
-@takes(*ENGINE_SETTINGS)
-def infer(
-    moments: str | Path | StorePath | Moments,
+def infer_model(
+    moments: Moments,
     model: str | Path | StorePath,
-    settings: EngineSettings | int,
+    settings: EngineSettings,
     *,
-    partitions: str | None = None,
     workers: int | None = None,
     overwrite: bool = False,
     listener: Listener = silent,
-    **options: Any,
 ) -> Model:
-    """Fit a model from a moments store and write it, unless the same call has done so. No pass over the corpus.
-
-    Uses eigenpairs, rectification and LAW (LR-JSMF, Algorithm 6 without its scan) or, with ``StodSettings``, tensor
-    decomposition. ``settings`` may be the number of topics; their fields, and ``engine``, are also keyword arguments.
-    ``partitions`` are labels of the partitions to use (``select_partitions``), by default all. ``workers`` is the
-    number of threads, by default one per core and never more; it does not affect the result.
-
-    Raises ``InputError`` if ``model`` was made by another call (without ``overwrite``), or the scan or the corpus does
-    not support K topics; ``StoreError`` if the moments store is incomplete or damaged.
-    """
-    if isinstance(settings, int | Integral):
-        settings = engine_settings_of(int(settings), None, options)
-    else:
-        settings = engine_settings_of(0, settings, options)
+    """Fit a model and write it, unless the same call has done so; errors are those of ``infer``."""
     threads = Execution(workers=workers).threads_here
     target = store_path(model, "a model")
     require_model_or_free(target)
-    plan = InferPlan(_opened(moments, partitions), settings, threads)
+    plan = InferPlan(moments, settings, threads)
     request = request_of_model(plan.fingerprint, settings.fields())
     with wanted_model(target, request, overwrite=overwrite).writing() as found:
         if found is Found.MADE:
@@ -184,13 +167,14 @@ def infer_each(
     The same call completes an interrupted run. Other arguments and errors are those of ``infer``.
     """
     targets = model_targets(store_path(model, "a model"), n_topics)
-    opened = _opened(moments, partitions)
+    opened = opened_moments(moments, partitions)
     for k, path in targets.items():
         wanted = replace(settings, n_topics=k)
-        infer(opened, path, wanted, workers=workers, overwrite=overwrite, listener=listener)
+        infer_model(opened, path, wanted, workers=workers, overwrite=overwrite, listener=listener)
     return tuple(targets.values())
 
 
-def _opened(moments: str | Path | StorePath | Moments, partitions: str | None) -> Moments:
+def opened_moments(moments: str | Path | StorePath | Moments, partitions: str | None) -> Moments:
+    """Open a moments store, or only partitions of it."""
     opened = moments if isinstance(moments, Moments) else open_moments(moments)
     return opened if partitions is None else select_partitions(opened, partitions)
