@@ -245,6 +245,7 @@ def choose_k(
     execution: Execution | None = ...,
     listener: Listener = ...,
     overwrite: bool = ...,
+    progress: bool | None = ...,
     **options: Unpack[_choose_k],
 ) -> Comparison: ...
 def evaluate(
@@ -301,7 +302,7 @@ def infer(
     overwrite: bool = ...,
     listener: Listener = ...,
     **options: Unpack[_infer],
-) -> Model: ...
+) -> TopicModel: ...
 def ingest(
     source: Any,
     corpus: AnyPath | StorePath,

@@ -38,7 +38,7 @@ def choose_k(source: str, topics: str, as_json: bool = False, **options: Any) ->
     from streaming_jsmf.evaluation.choice import fields_of
     from streaming_jsmf.interface.choose_k import choose_k as run
 
-    found = run(source, topic_numbers(topics), **options)
+    found = run(source, topic_numbers(topics), progress=False, **options)
     if as_json:
         return json_text(fields_of(found.choice, found.missing))
     return _text(found)

@@ -12,7 +12,7 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.write import ASKED, corpus_target
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.in_memory import located
-from streaming_jsmf.ingestion.losses import reported
+from streaming_jsmf.ingestion.losses import reported, shown
 from streaming_jsmf.ingestion.reuse import is_made, needs_no_other_file, what_is_asked
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
@@ -39,7 +39,8 @@ def ingest(
     A corpus that the same call has made is verified and returned; the settings and the files must be the same. Makes
     one pass over the source and one over its bags of words. A search for phrases takes one more pass over the source,
     and one more over the bags writes the shards again if some words occur in no kept document. A table of what was
-    dropped is logged. Work is done in ``<corpus>.partial``, which is removed on bad input and kept on interruption.
+    dropped is logged, and printed in notebooks. Work is done in ``<corpus>.partial``, which is removed on bad input and
+    kept on interruption.
 
     Documents keep the order of the source. Words keep the order of a source with a fixed vocabulary, and are sorted
     otherwise. Words are chosen by their counts over all good documents; the vocabulary has the counts over the kept
@@ -91,7 +92,7 @@ def ingest(
         with planning():
             asked = what_is_asked(location, request)
             if is_made(target, asked):
-                return reported(target)
+                return shown(reported(target))
             # What plans and computes takes .3 s to import.
             from streaming_jsmf.ingestion.plan import plan_ingest
             from streaming_jsmf.ingestion.steps import run_ingest
@@ -100,7 +101,8 @@ def ingest(
         if asked and needs_no_other_file(planned.source.reader):
             origin = replace(origin, request={**origin.request, ASKED: asked})
         resumable = location.sha256 is None
-        return run_ingest(planned, origin, execution, listener, overwrite=overwrite, resumable=resumable)
+        built = run_ingest(planned, origin, execution, listener, overwrite=overwrite, resumable=resumable)
+        return shown(built)
 
 
 def _require_outside(target: StorePath, source: str | Path) -> None:

@@ -18,6 +18,7 @@ from streaming_jsmf.errors import LAST, InputError, names_options, option
 from streaming_jsmf.ingestion.job import Ingest
 from streaming_jsmf.ingestion.sources.protocol import BadRecord, Unit
 from streaming_jsmf.jobs.checkpoints import FILES, Record
+from streaming_jsmf.jobs.events import in_notebook
 from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.storage.replace import file_written
@@ -122,6 +123,14 @@ def report_losses(read: Mapping[str, Any], dropped: Sequence[Dropped], kept: Cor
         logger.warning("%s of the documents are dropped: %s", share, reasons, extra=LAST)
     elif number and not names_options.get():
         logger.warning("%s of %s documents are dropped: %s", f"{number:,}", f"{n_read:,}", reasons)
+
+
+def shown(built: Corpus) -> Corpus:
+    """Return a corpus; in a notebook, print the table that the command line logs."""
+    if in_notebook():
+        manifest = read_manifest(built.root)
+        print(losses_table(losses(manifest.settings, manifest.dropped, manifest.totals)))
+    return built
 
 
 def nothing_left(ingest: Ingest, dropped: Sequence[Dropped]) -> str:

@@ -27,7 +27,7 @@ from streaming_jsmf.evaluation.metrics import TOP_WORDS, Unavailable, top_word_m
 from streaming_jsmf.evaluation.topic_shape import stability
 from streaming_jsmf.interface.fit import FitPlan, numbers_of_topics
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.events import Listener, combine, progress_shown, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.select import FEWEST_PARTS, require_parts, resampled
 from streaming_jsmf.moments.store import Moments, open_moments
@@ -72,6 +72,7 @@ def choose_k(
     execution: Execution | None = None,
     listener: Listener = silent,
     overwrite: bool = False,
+    progress: bool | None = None,
     **options: Any,
 ) -> Comparison:
     """Fit a model for each of several K from one scan, compare them by the same measures, and suggest one.
@@ -93,6 +94,8 @@ def choose_k(
     overwrite
         Whether to replace models of the same K and the moments store if their settings differ. Other files in the
         directory stay.
+    progress
+        Whether to show progress bars. None: in notebooks and on terminals.
     """
     numbers = sorted(set(numbers_of_topics(topics)))
     if len(numbers) < 2:
@@ -106,40 +109,50 @@ def choose_k(
     for path, require_own in ((page, require_report), (table, _require_comparison)):
         if not is_free(path):
             require_own(path)
-    plan = FitPlan(
-        models,
-        TopicsPlan(InferSettings, PolishSettings(seed=wanted.seed), execution, listener),
-        ScanSettings(
-            seed=wanted.seed,
-            partition_nonzeros=wanted.partition_nonzeros,
-            sample_share=wanted.sample_share,
-        ),
-        target / "moments",
-        overwrite,
-    )
+    # The bars end with the call.
+    with progress_shown(progress) as bars:
+        plan = FitPlan(
+            models,
+            TopicsPlan(InferSettings, PolishSettings(seed=wanted.seed), execution, combine(bars, listener)),
+            ScanSettings(
+                seed=wanted.seed,
+                partition_nonzeros=wanted.partition_nonzeros,
+                sample_share=wanted.sample_share,
+            ),
+            target / "moments",
+            overwrite,
+        )
+        candidates = _candidates(source, place, plan, wanted)
+        paths = replace(plan, topics=candidates.plan).write_models(candidates.moments, candidates.corpus)
+        choice = choose([candidates.measure(path) for path in paths])
+    missing, shown = candidates.missing, render_comparison(choice, candidates.missing)
+    write_alone(page, shown.encode(), lambda: require_report(page), overwrite=True)
+    data = json_bytes(fields_of(choice, missing))
+    write_alone(table, data, lambda: _require_comparison(table), overwrite=True)
+    return Comparison(choice, missing, paths, page)
+
+
+def _candidates(
+    source: str | Path | Corpus, place: StorePath, plan: FitPlan, wanted: ComparisonRequest
+) -> _Candidates:
+    """The moments of the source, which is scanned if it is a corpus, and how their models are made and measured."""
+    topics = plan.topics
     if (there := is_at(place)) == MOMENTS:
         if wanted.partition_nonzeros or wanted.sample_share:
             raise InputError(
                 f"{place}: is scanned already; {option.partition_nonzeros} and {option.sample_share} are for a corpus"
             )
         moments = open_moments(place)
-        moments.eigenpairs(numbers[-1])  # raises before any work
+        moments.eigenpairs(plan.most)  # raises before any work
         opened, reason = _corpus_of(moments, wanted.corpus)
-        plan = plan if opened else replace(plan, topics=replace(plan.topics, polish=None))
-        Requirements.of_moments(plan.topics.engine(numbers[-1]), moments).announce()
+        topics = topics if opened else replace(topics, polish=None)
+        Requirements.of_moments(topics.engine(plan.most), moments).announce()
     else:
         if not is_corpus(source, either := f"{CORPUS} or {MOMENTS}"):
             raise unsuitable(place, either, there)
         opened, reason = open_corpus(source), ""
         moments = _scan(opened, plan, in_parts=wanted.replicas > 0)
-    candidates = _Candidates(moments, opened, reason, plan.topics, wanted.seed, wanted.replicas)
-    paths = plan.write_models(moments, opened)
-    choice = choose([candidates.measure(path) for path in paths])
-    missing, shown = candidates.missing, render_comparison(choice, candidates.missing)
-    write_alone(page, shown.encode(), lambda: require_report(page), overwrite=True)
-    data = json_bytes(fields_of(choice, missing))
-    write_alone(table, data, lambda: _require_comparison(table), overwrite=True)
-    return Comparison(choice, missing, paths, page)
+    return _Candidates(moments, opened, reason, topics, wanted.seed, wanted.replicas)
 
 
 def _require_comparison(path: StorePath) -> None:

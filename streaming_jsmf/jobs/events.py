@@ -296,7 +296,7 @@ class Bars:
 
 def progress_bar(**settings: Any) -> tqdm[Any]:
     """Return a bar of tqdm, without the thread with which tqdm watches all bars and which outlives them."""
-    if _in_notebook():
+    if in_notebook():
         from tqdm.auto import tqdm as kind
     else:
         kind = tqdm
@@ -311,7 +311,7 @@ def progress_listener(*, verbose: bool = False) -> Lines | Bars:
 @contextmanager
 def progress_shown(wanted: bool | None) -> Iterator[Listener]:
     """Yield a listener that shows bars if they are ``wanted``; None: in notebooks and on terminals."""
-    if wanted is False or (wanted is None and not (_in_notebook() or sys.stderr.isatty())):
+    if wanted is False or (wanted is None and not (in_notebook() or sys.stderr.isatty())):
         yield silent
         return
     bars = Bars()
@@ -321,7 +321,8 @@ def progress_shown(wanted: bool | None) -> Iterator[Listener]:
         bars.close()
 
 
-def _in_notebook() -> bool:
+def in_notebook() -> bool:
+    """Whether this runs in a kernel of Jupyter."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return "IPKernelApp" in getattr(shell, "config", {})
 
