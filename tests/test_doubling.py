@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from streaming_jsmf.config import READER_OPTIONS
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.columns import KINDS, summarize
+from streaming_jsmf.ingestion.columns import summarize
 from streaming_jsmf.ingestion.readers.guess import guess_source, open_source
 from streaming_jsmf.ingestion.sources.protocol import distinct_names
+from streaming_jsmf.ingestion.value_kinds import KINDS
 from tests.sources import Read, put, tokenizing
 
 #: Characters. The last length is that of the slow tests.

@@ -2,194 +2,36 @@
 
 from __future__ import annotations
 
-import datetime
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, partial
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_jsmf.config import EXCERPT
 from streaming_jsmf.corpus.footer import is_string
 from streaming_jsmf.errors import option
-from streaming_jsmf.ingestion.sources.values import DAY, TEXT, TIME, UTC, as_text, is_number, plain
+from streaming_jsmf.ingestion.sources.values import DAY, TIME, as_text, is_number, plain
+from streaming_jsmf.ingestion.value_kinds import (
+    EIGHT_DIGITS,
+    KINDS,
+    MILLISECONDS,
+    PLAUSIBLE,
+    SECONDS,
+    kind_named,
+    kind_of_type,
+)
 
 logger = logging.getLogger(__name__)
 
 #: What R, pandas, SQL and Excel write for a missing value; it is null in columns of numbers and dates.
 _MISSING = r". - ? NA <NA> N/A n/a NULL null None NaN nan NaT \N 0000-00-00 #N/A #DIV/0! #NUM! #REF! #VALUE!"
-_HEAD, _PER_DAY = 100, 86_400  # values that are tried first; seconds
+_HEAD = 100  # values that are tried first
 _EXACT = 10**15  # integers of up to 15 digits are exact in float64
-_PLAUSIBLE = (3652 * _PER_DAY, 47_482 * _PER_DAY)  # 1980 to 2099, as seconds since 1970
-#: A list, because the first array of Arrow imports pandas.
-_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
-_HOURS = {"EDT": -4, "EST": -5, "CDT": -5, "CST": -6, "MDT": -6, "MST": -7, "PDT": -7, "PST": -8}
-
-
-@dataclass(frozen=True)
-class Kind:
-    """Values of one kind: their type in the corpus, the pattern of their strings, and how these are converted.
-
-    ``read`` converts an Arrow array of strings that match the pattern, or of numbers that may be dates. It returns
-    null, or raises ArrowInvalid, if a value is not of the kind.
-    """
-
-    type: Any
-    pattern: str
-    read: Callable[[Any, Kind], Any]
-
-    @property
-    def dated(self) -> bool:
-        return bool(pa.types.is_temporal(self.type))
-
-    def others(self, values: Any) -> Any:
-        """Return the strings of an Arrow array without nulls that are not of the kind; all, if one is no date."""
-        alike = pc.match_substring_regex(values, self.pattern or "^")
-        if not alike.true_count:
-            return values
-        given = values.filter(alike)
-        try:
-            wrong = given.filter(self.read(given, self).is_null())
-        except pa.ArrowInvalid:  # such as February 30
-            return values
-        return pa.concat_arrays([values.filter(pc.invert(alike)), wrong])
-
-
-def _by_arrow(values: Any, kind: Kind) -> Any:
-    """Convert strings that Arrow can cast, also those with " UTC" or " +0100" at the end."""
-    if kind.type == UTC and is_string(values.type):
-        values = pc.replace_substring_regex(pc.replace_substring(values, " UTC", "Z"), " ([+-])", r"\1")
-    return values.cast(kind.type)
-
-
-def _since_1970(values: Any, kind: Kind, per_second: int) -> Any:
-    """Convert strings or numbers of seconds or milliseconds."""
-    seconds = np.asarray(values.cast(pa.float64())) / per_second
-    good = (_PLAUSIBLE[0] <= seconds) & (seconds < _PLAUSIBLE[1])
-    return pa.array(np.round(np.where(good, seconds, 0) * 1e6).astype(np.int64), mask=~good).view(kind.type)
-
-
-def _by_parts(values: Any, kind: Kind) -> Any:
-    """Convert dates and times whose parts are the groups of the pattern; what does not exist is null."""
-    found = pc.extract_regex(values.cast(TEXT), kind.pattern)
-    parts = dict(zip((field.name for field in found.type), found.flatten(), strict=True))
-
-    def number(name: str, absent: int = 0) -> Any:
-        texts = parts.get(name, pa.nulls(len(found), TEXT))
-        return np.asarray(pc.if_else(pc.equal(texts, ""), None, texts).cast(pa.int64()).fill_null(absent))
-
-    month, hour, year = number("month"), number("hour"), number("year", 1970)
-    year = year + np.select([year < 69, year < 100], [2000, 1900])  # as in POSIX
-    if "name" in parts:
-        month = np.asarray(pc.index_in(pc.utf8_lower(parts["name"]), pa.array(_MONTHS)).fill_null(-1)) + 1
-    first = (12 * (year - 1970) + np.maximum(month, 1) - 1).astype("datetime64[M]")
-    days = first.astype("datetime64[D]").astype(int) + number("day", 1) - 1
-    good = np.asarray(found.is_valid()) & (month >= 1) & (month <= 12)
-    good &= days < (first + np.timedelta64(1, "M")).astype("datetime64[D]").astype(int)
-    if "half" in parts:
-        given, is_pm = (np.asarray(pc.is_in(parts["half"], pa.array([*each]))) for each in ("APap", "Pp"))
-        good &= ~given | ((hour >= 1) & (hour <= 12))
-        hour = np.where(given, hour % 12 + 12 * is_pm, hour)
-    if kind.type == DAY:
-        return pa.array(days.astype(np.int32), mask=~good).view(DAY)
-    seconds = _PER_DAY * days + 3600 * hour + 60 * number("minute") + number("second")
-    if "zone" in parts:
-        seconds -= np.array([*map(_offset, parts["zone"].to_pylist())], int)
-    return pa.array(seconds * 10**6, mask=~(good & (hour < 24))).view(kind.type)
-
-
-@cache
-def _offset(zone: str | None) -> int:
-    """The offset of a zone such as +01:00, GMT or EST in seconds."""
-    if zone and zone[0] in "+-":
-        return int(f"{zone[0]}1") * (3600 * int(zone[1:3]) + 60 * int(zone[-2:]))
-    return 3600 * _HOURS.get(zone or "", 0)
-
-
-def _by_format(values: Any, kind: Kind, pattern: str) -> Any:
-    """Convert each distinct string by a format of strptime."""
-    coded = values.cast(TEXT).dictionary_encode()
-    try:
-        found = [datetime.datetime.strptime(text, pattern) for text in coded.dictionary.to_pylist()]
-    except ValueError as error:
-        raise pa.ArrowInvalid(str(error)) from error
-    return pa.array(found, UTC if kind.type == UTC else TIME).cast(kind.type).take(coded.indices)
-
-
-_ISO, _CLOCK = "[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}", "[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.][0-9]{1,6})?)?"
-_YEAR, _MONTH, _DAY = "(?P<year>1[0-9]{3}|20[0-9]{2})", "(?P<month>[0-9]{1,2})", "(?P<day>[0-3]?[0-9])"
-_SHORT = "(?P<year>1[0-9]{3}|20[0-9]{2}|[0-9]{2})"
-_NAME, _WEEKDAY = "(?P<name>[A-Za-z]{3})[A-Za-z]{0,6}[.]?", "[A-Z][a-z]{2}"
-_TIME = "(?P<hour>[0-9]{1,2}):(?P<minute>[0-5][0-9])(?::(?P<second>[0-5][0-9]|60))?"
-_HALF = rf"(?:(?:,| at)? {_TIME}(?:[ \x{{A0}}\x{{202F}}]?(?P<half>[AaPp])[.]?[Mm][.]?)?)?"
-_ZONE = f"(?P<zone>[+-][0-9]{{2}}:?[0-9]{{2}}|GMT|UTC?|Z|{'|'.join(_HOURS)})"
-_ORDERS = {  # dots are written between day, month and year, never after the month
-    "year first": f"{_YEAR}[/.]{_MONTH}[/.]{_DAY}",
-    "month first": f"{_MONTH}[-/]{_DAY}[-/]{_SHORT}",
-    "day first": f"{_DAY}[-/.]{_MONTH}[-/.]{_SHORT}",
-}
-_LONG_WEEKDAY = "(?:Mon|Tue|Tues|Wed|Wednes|Thu|Thurs|Fri|Sat|Satur|Sun)(?:day)?"
-_NAMED = {
-    "day month year": f"(?:{_LONG_WEEKDAY},? )?{_DAY}[ -]{_NAME},?[ -]{_SHORT}",
-    "month day, year": f"(?:{_LONG_WEEKDAY},? )?{_NAME} {_DAY},? {_YEAR}(?:,? {_LONG_WEEKDAY})?",
-    "month year": f"{_NAME}[ -]{_YEAR}",
-}
-_MAIL = f"(?:{_WEEKDAY},? )?{_DAY} {_NAME} {_YEAR} {_TIME} {_ZONE}(?: [(][^)]*[)])?"
-_WHOLE = "^-?(?:0|[1-9][0-9]{0,14})"
-_MONTHLY = {"months": f"{_YEAR}-(?P<month>[0-9]{{2}})(?:-(?P<day>[0-9]{{2}}))?"}
-SECONDS, MILLISECONDS, EIGHT_DIGITS = "times (seconds)", "times (milliseconds)", "dates (YYYYMMDD)"
-
-#: Kinds of values, in order of preference. Leading zeros and more digits than float64 holds mark an identifier.
-KINDS: dict[str, Kind] = {
-    SECONDS: Kind(UTC, "^[0-9]{9,10}(?:[.][0-9]{1,6})?$", partial(_since_1970, per_second=1)),
-    MILLISECONDS: Kind(UTC, "^[0-9]{12,13}$", partial(_since_1970, per_second=1000)),
-    EIGHT_DIGITS: Kind(DAY, r"^(?P<year>(?:1[6-9]|20)\d\d)(?P<month>\d\d)(?P<day>\d\d)$", _by_parts),
-    "booleans": Kind(pa.bool_(), "$^", _by_arrow),  # never strings
-    "integers": Kind(pa.int64(), "^(?:0|-?[1-9][0-9]{0,17})$", _by_arrow),
-    "numbers": Kind(pa.float64(), f"{_WHOLE}(?:[.][0-9]+)?$", _by_arrow),
-    "dates": Kind(DAY, f"^{_ISO}$", _by_arrow),
-    "times": Kind(TIME, f"^{_ISO}(?:[T ]{_CLOCK})?$", _by_arrow),
-    "times in UTC": Kind(UTC, f"^{_ISO}[T ]{_CLOCK}(?:Z| UTC| ?[+-][0-9]{{2}}(?::?[0-9]{{2}})?)$", _by_arrow),
-    **{
-        f"dates ({name})": Kind(DAY, f"^{date}$", _by_parts)
-        for name, date in (_MONTHLY | _ORDERS | _NAMED).items()
-    },
-    **{
-        f"times ({order})": Kind(TIME, f"^{date}{_HALF}$", _by_parts)
-        for order, date in (_ORDERS | _NAMED).items()
-    },
-    "times (mail)": Kind(UTC, f"^{_MAIL}$", _by_parts),
-    "times (Twitter)": Kind(UTC, f"^{_WEEKDAY} {_NAME} {_DAY} {_TIME} {_ZONE} {_YEAR}$", _by_parts),
-    # Of columns of another corpus only: pandas writes 2.0 beside missing values, and has times instead of dates.
-    "whole numbers": Kind(pa.int64(), f"{_WHOLE}(?:[.]0+)?$", lambda v, _: v.cast("double").cast("int64")),
-    "whole days": Kind(DAY, f"^{_ISO}[T ]00:00(?::00(?:[.]0+)?)?$", lambda v, _: v.cast(TIME).cast(DAY)),
-}
-
-
-def kind_named(name: str) -> Kind:
-    """Return one of ``KINDS``, or that of a format of ``datetime.strptime``."""
-    if name in KINDS:
-        return KINDS[name]
-    zoned, timed = "%z" in name, re.search("%[HIMScXfT]", name)
-    return Kind(UTC if zoned else TIME if timed else DAY, "", partial(_by_format, pattern=name))
-
-
-def kind_of_type(of: Any) -> str:
-    """Return which of ``KINDS`` a column of an Arrow type holds; "" for strings and other types."""
-    types, wide = pa.types, of
-    if is_number(of):
-        wide = pa.int64() if types.is_integer(of) else pa.float64()
-    elif types.is_date(of) or types.is_timestamp(of):
-        wide = DAY if types.is_date(of) else UTC if of.tz else TIME
-    return next((name for name, kind in KINDS.items() if kind.read is _by_arrow and kind.type == wide), "")
-
-
 _MOST_OTHERS, _SHARE_OF_OTHERS = 3, 0.1  # distinct strings, and share of the values, that are not of a kind
 _SHOWN, _LONGEST = 20, 40  # columns, and characters of a value, in a line
 
@@ -202,18 +44,28 @@ _OF_TIMES = re.compile(
 #: By kind that values are, the number of each string that is not of the kind: none, or few and rare ones.
 Kinds = Mapping[str, Mapping[str, int]]
 
+#: By kind of dates, the number of strings that are of the kind and of none before it, and the first; "": of no kind.
+Forms = Mapping[str, tuple[int, str]]
+
+#: Kinds of dates that are no numbers.
+_FORMS = tuple(
+    name for name, kind in KINDS.items() if kind.dated and name not in (SECONDS, MILLISECONDS, EIGHT_DIGITS)
+)
+_ANY_FORM = "|".join(re.sub(r"\?P<\w+>", "", KINDS[name].pattern) for name in _FORMS)
+
 
 class ColumnSummary(NamedTuple):
     """What is known of a column: the ``kinds`` that all its values are, or nearly all.
 
     ``values`` of them are not missing, ``strings`` of these are strings, and ``documents`` is the number of documents
-    that have the column, with or without a value.
+    that have the column, with or without a value. ``forms`` are the dates among the strings.
     """
 
     kinds: Kinds
     values: int
     documents: int
     strings: int = 0
+    forms: Forms = MappingProxyType({})
 
     def joined(self, other: ColumnSummary | None) -> ColumnSummary:
         """Return the summary of the values of both."""
@@ -221,8 +73,12 @@ class ColumnSummary(NamedTuple):
             return self
         both = [kind for kind in self.kinds if kind in other.kinds]
         kinds = {kind: dict(Counter(self.kinds[kind]) + Counter(other.kinds[kind])) for kind in both}
-        values, documents, strings = (mine + its for mine, its in zip(self[1:], other[1:], strict=True))
-        return ColumnSummary(_likely(kinds, values), values, documents, strings)
+        values, documents, strings = (mine + its for mine, its in zip(self[1:4], other[1:4], strict=True))
+        forms = dict(other.forms)
+        for kind, (number, first) in self.forms.items():
+            before, example = forms.get(kind, (0, first))
+            forms[kind] = before + number, example
+        return ColumnSummary(_likely(kinds, values), values, documents, strings, forms)
 
     def ordered(self, *, of_all: bool) -> list[str]:
         """Return the kinds that all values are, or the others, in order of preference; a given format comes first."""
@@ -247,7 +103,31 @@ def summarize(
     formats = [date_format] if date_format and "%" in date_format else []
     names = [*formats, *KINDS] if before is None else [*before.kinds]
     kinds = _kinds_of(given, names) if len(given) else {name: {} for name in names}
-    return ColumnSummary(kinds, len(given), len(values), len(given) * is_text).joined(before)
+    counted = is_text and len(given) and date_format != "none"
+    forms = _forms_of(given, kinds, [*formats, *_FORMS]) if counted else {}
+    return ColumnSummary(kinds, len(given), len(values), len(given) * is_text, forms).joined(before)
+
+
+def _forms_of(values: Any, kinds: Kinds, names: Sequence[str]) -> Forms:
+    """How many of the strings are dates, by their kinds; the most frequent kind comes first, without those after it."""
+    whole = {"": (len(values), values[0].as_py())}
+    if fit := next((name for name, wrong in kinds.items() if not wrong and kind_named(name).dated), ""):
+        return {fit: whole[""]}
+    if names[0] in _FORMS and not pc.any(pc.match_substring_regex(values[:_HEAD], _ANY_FORM)).as_py():
+        return whole
+    distinct, counts = values.value_counts().flatten()
+    forms, left = {}, distinct
+    while len(left):
+        others = {name: kind_named(name).others(left) for name in names}
+        name = min(names, key=lambda name: len(others[name]))
+        if len(others[name]) == len(left):
+            break
+        of_kind = left.filter(pc.invert(pc.is_in(left, others[name])))
+        forms[name] = pc.sum(counts.take(pc.index_in(of_kind, distinct))).as_py(), of_kind[0].as_py()
+        left = others[name]
+    if len(left):
+        forms[""] = pc.sum(counts.take(pc.index_in(left, distinct))).as_py(), left[0].as_py()
+    return forms
 
 
 def _stripped(values: Any) -> Any:
@@ -289,7 +169,7 @@ def _kinds_of_numbers(values: Any) -> Iterator[str]:
     low, high = pc.min_max(values).as_py().values()
     if integers or pc.all(pc.is_finite(values)).as_py():
         for name, per_second in ((SECONDS, 1), (MILLISECONDS, 1000)):
-            if _PLAUSIBLE[0] * per_second <= low and high < _PLAUSIBLE[1] * per_second:
+            if PLAUSIBLE[0] * per_second <= low and high < PLAUSIBLE[1] * per_second:
                 yield name
     if integers and low >= 10**7 and not KINDS[EIGHT_DIGITS].read(values, KINDS[EIGHT_DIGITS]).null_count:
         yield EIGHT_DIGITS
@@ -323,6 +203,7 @@ def choose_types(
             if wanted and not kinds:
                 text = "%s: not all values are %s, as in the corpus of the vocabulary; they stay strings"
                 logger.warning(text, name, wanted)
+                lines += _mixed(name, summary)
         elif name == EXCERPT or not summary.values:
             kinds = []
         chosen[name] = kind = kinds[0] if kinds else ""
@@ -330,7 +211,7 @@ def choose_types(
             note = f"{name}: {read:,} values read as {_described(kind, kinds)}"
             (lines if _is_ambiguous(kind, kinds) else notes).append(note)
         elif summary.values and not of_all and name not in known and len(lines) < _SHOWN:
-            lines += _near(name, summary, date_format)
+            lines += _near(name, summary, date_format) or _mixed(name, summary)
     more = [f"{len(notes) - _SHOWN} more columns"] if len(notes) > _SHOWN else []
     if date_format and "%" in date_format and date_format not in chosen.values():
         lines.append(f"no column has only dates as in {option.date_format(date_format)}")
@@ -346,6 +227,27 @@ def _near(name: str, summary: ColumnSummary, date_format: str | None) -> list[st
             good = f"{summary.values - n_wrong:,} of {summary.values:,} values are {kind}"
             return [f"{name}: strings, because only {good}, not {others}"]
     return []
+
+
+def _mixed(name: str, summary: ColumnSummary) -> list[str]:
+    """A line on the dates of a column that stays strings, and on what are none; empty unless most are dates."""
+    found = dict(summary.forms)
+    others, example = found.pop("", (0, ""))
+    dates, forms = sum(number for number, _ in found.values()), dict[str, tuple[int, str]]()
+    for kind, (number, first) in sorted(found.items(), key=lambda each: -each[1][0]):
+        # The same dates may be of another kind beside the other values of another batch.
+        alike = (each for each in forms if not len(kind_named(each).others(pa.array([first]))))
+        kind = next(alike, kind)
+        before, example_of = forms.get(kind, (0, first))
+        forms[kind] = before + number, example_of
+    if 2 * dates <= summary.values:
+        return []
+    ways = ", ".join(f"{number:,} such as {first[:_LONGEST]!r}" for number, first in forms.values())
+    none = f", and {others:,} are none, such as {example[:_LONGEST]!r}" if others else ""
+    return [
+        f"{name}: strings, because {dates:,} of {summary.values:,} values are dates, {ways}{none}; write dates in one "
+        "form, such as 1999-12-31, and nothing where there is none"
+    ]
 
 
 def _is_read(summary: ColumnSummary, kind: str) -> bool:

@@ -31,7 +31,6 @@ from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, Option, StoreError, option
 from streaming_jsmf.fingerprint import fingerprint
-from streaming_jsmf.ingestion.columns import kind_of_type
 from streaming_jsmf.ingestion.in_memory import Location
 from streaming_jsmf.ingestion.job import Ingest
 from streaming_jsmf.ingestion.readers.guess import (
@@ -58,6 +57,7 @@ from streaming_jsmf.ingestion.tokens.stop_words import (
 )
 from streaming_jsmf.ingestion.tokens.tokenizer import is_phrase, require_words, suited_tokenizer
 from streaming_jsmf.ingestion.users_code import code_of
+from streaming_jsmf.ingestion.value_kinds import kind_of_type
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes
 from streaming_jsmf.storage.heads import planning
