@@ -47,7 +47,7 @@ COMMON = (
 COMPANIES = ("Alder", "Birch", "Cedar", "Dogwood")
 #: What people write instead of a date.
 NO_DATES = ("last week", "2024-02-30", "Tuesday", "2024-13-05", "unknown", "31.11.2024")
-COMMON_SHARE, MEAN_LENGTH = 0.35, 45
+COMMON_SHARE, MEAN_LENGTH = 0.45, 45
 
 
 def reviews(number: int, first: str, days: int, seed: int) -> pd.DataFrame:
@@ -64,7 +64,7 @@ def reviews(number: int, first: str, days: int, seed: int) -> pd.DataFrame:
     weight[:, place["battery"]] += 1.2 * (company == COMPANIES.index("Birch"))
     weight[:, place["assembly"]] += 0.8 * (company == COMPANIES.index("Dogwood"))
     weight[:, place["present"]] += 2.0 * np.asarray(dates.month == 12)
-    shares = generator.gamma(0.25 * np.exp(weight))
+    shares = generator.gamma(0.15 * np.exp(weight))
     shares /= shares.sum(axis=1, keepdims=True)
     return pd.DataFrame({
         "review_id": [f"{first[:4]}-{row:05d}" for row in range(number)],

@@ -6,9 +6,18 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack, overload
 
+import numpy as np
 import pandas as pd
 
-from streaming_jsmf.config import UpdateSettings
+from streaming_jsmf.config import (
+    Acceleration,
+    AnchorMethod,
+    CorrelationMethod,
+    DocumentWeights,
+    MissingMass,
+    Rectifier,
+    UpdateSettings,
+)
 from streaming_jsmf.config.inference import InferSettings as InferSettings
 from streaming_jsmf.config.inference import PolishSettings as PolishSettings
 from streaming_jsmf.config.inference import StodSettings as StodSettings
@@ -32,8 +41,8 @@ from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.errors import InputError as InputError
 from streaming_jsmf.errors import StoreError as StoreError
 from streaming_jsmf.errors import StreamingJSMFError as StreamingJSMFError
-from streaming_jsmf.estimators.engines import LRJSMF as LRJSMF
-from streaming_jsmf.estimators.engines import STOD as STOD
+from streaming_jsmf.estimators.engines import LRJSMF as _LRJSMF
+from streaming_jsmf.estimators.engines import STOD as _STOD
 from streaming_jsmf.interface.choose_k import Comparison
 from streaming_jsmf.interface.fit import Fitted
 from streaming_jsmf.interface.topic_model import TopicModel as _TopicModel
@@ -71,7 +80,7 @@ class _Options4(TypedDict, total=False):
     random_state: int
 
 class _Options5(TypedDict, total=False):
-    scheduler: str | PathLike[str]
+    scheduler: Any
     workers: int | None
     memory: int | str | None
     performance_report: Any
@@ -150,8 +159,8 @@ class _Options8(TypedDict, total=False):
     tokens_per_shard: int | None
     max_dropped: float | str
     tokenizer: Any
-    ngrams: int | str
-    ngram_range: int | str
+    ngrams: int | tuple[int, int] | str
+    ngram_range: int | tuple[int, int] | str
     stemmer: str | PathLike[str] | None
     boilerplate: Literal["keep", "drop"]
     phrases: Any
@@ -212,14 +221,16 @@ class _Options12(TypedDict, total=False):
 
 class _Options13(TypedDict, total=False):
     shares: Any
-    by: str | PathLike[str] | None
     topics: int | None
 
 class _Options14(TypedDict, total=False):
+    by: str | PathLike[str] | None
+
+class _Options15(TypedDict, total=False):
     top: int | None
     raw: bool
 
-class _Options15(TypedDict, total=False):
+class _Options16(TypedDict, total=False):
     steps: int | None
     vanished: Literal["remove", "keep"] | None
 
@@ -232,10 +243,11 @@ class _infer(_Options4, _Options11, total=False): ...
 class _ingest(_Options5, _Options7, _Options8, total=False): ...
 class _over_time(_Options1, _Options6, _Options12, total=False): ...
 class _polish(_Options4, _Options5, _Options10, total=False): ...
-class _report(_Options1, _Options6, _Options13, total=False): ...
+class _report(_Options1, _Options6, _Options13, _Options14, total=False): ...
 class _scan(_Options3, _Options4, _Options5, _Options9, total=False): ...
-class _transform(_Options5, _Options7, _Options14, total=False): ...
-class _update(_Options5, _Options7, _Options15, total=False): ...
+class _transform(_Options5, _Options7, _Options15, total=False): ...
+class _update(_Options5, _Options7, _Options16, total=False): ...
+class _TopicModel_documents(_Options5, _Options7, _Options14, _Options15, total=False): ...
 
 def choose_k(
     source: str | Path | Corpus,
@@ -366,11 +378,98 @@ def update(
 ) -> Update: ...
 def view(model: AnyModel, **options: Unpack[_report]) -> tuple[Path, bool]: ...
 
+class LRJSMF(_LRJSMF):
+    def __init__(
+        self,
+        n_topics: int = ...,
+        *,
+        document_weights: DocumentWeights = ...,
+        max_topics: int | None = ...,
+        partition_nonzeros: int | None = ...,
+        sample_share: float | None = ...,
+        exact: bool = ...,
+        scheduler: Any = ...,
+        workers: int | None = ...,
+        memory: int | str | None = ...,
+        store: str | Path | None = ...,
+        scratch: str | Path | None = ...,
+        feature_names: Any = ...,
+        polish_steps: int = ...,
+        n_components: int | None = ...,
+        transform_iterations: int = ...,
+        transform_tolerance: float = ...,
+        random_state: int | np.random.RandomState | np.random.Generator | None = ...,
+        alpha0: float | Literal["auto"] = ...,
+        rectify: Rectifier = ...,
+        max_iterations: int = ...,
+        tolerance: float = ...,
+        anchor_min_df: float | None = ...,
+        acceleration: Acceleration = ...,
+        missing_mass: MissingMass = ...,
+        anchors: AnchorMethod = ...,
+        anchor_shrinkage: float | None = ...,
+        anchor_words: Sequence[str | Sequence[str]] = ...,
+        anchor_row_sum: float = ...,
+        correlations: CorrelationMethod = ...,
+        cliques: int = ...,
+        clique: int = ...,
+    ) -> None: ...
+
+class STOD(_STOD):
+    def __init__(
+        self,
+        n_topics: int = ...,
+        *,
+        document_weights: DocumentWeights = ...,
+        max_topics: int | None = ...,
+        partition_nonzeros: int | None = ...,
+        sample_share: float | None = ...,
+        exact: bool = ...,
+        scheduler: Any = ...,
+        workers: int | None = ...,
+        memory: int | str | None = ...,
+        store: str | Path | None = ...,
+        scratch: str | Path | None = ...,
+        feature_names: Any = ...,
+        polish_steps: int = ...,
+        n_components: int | None = ...,
+        transform_iterations: int = ...,
+        transform_tolerance: float = ...,
+        random_state: int | np.random.RandomState | np.random.Generator | None = ...,
+        alpha0: float | Literal["auto"] = ...,
+        restarts: int = ...,
+        iterations: int = ...,
+        threshold: float = ...,
+    ) -> None: ...
+
 class TopicModel(_TopicModel):
+    def documents(
+        self,
+        shares: Any = ...,
+        topic: int | None = ...,
+        *,
+        reading: IngestRequest | None = ...,
+        execution: Execution | None = ...,
+        listener: Listener = ...,
+        similar: str | PathLike[str] | None = ...,
+        outliers: Any = ...,
+        number: int | None = ...,
+        **options: Unpack[_TopicModel_documents],
+    ) -> pd.DataFrame: ...
     def over_time(
         self, by: str, shares: str | Path | None = ..., **options: Unpack[_over_time]
     ) -> pd.DataFrame: ...
-    def show(self, *, height: int = ..., **options: Unpack[_report]) -> ShownReport: ...
+    def document_map(
+        self,
+        shares: Any = ...,
+        *,
+        number: int = ...,
+        seed: int = ...,
+        reading: IngestRequest | None = ...,
+        execution: Execution | None = ...,
+        listener: Listener = ...,
+        **options: Unpack[_transform],
+    ) -> pd.DataFrame: ...
     def transform(
         self,
         source: Any,
@@ -391,3 +490,4 @@ class TopicModel(_TopicModel):
         listener: Listener = ...,
         **options: Unpack[_update],
     ) -> Update: ...
+    def show(self, *, height: int = ..., **options: Unpack[_report]) -> ShownReport: ...
