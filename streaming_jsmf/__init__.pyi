@@ -48,7 +48,7 @@ from streaming_jsmf.interface.fit import Fitted
 from streaming_jsmf.interface.topic_model import TopicModel as _TopicModel
 from streaming_jsmf.interface.update import Update
 from streaming_jsmf.jobs.events import Listener
-from streaming_jsmf.jobs.execution import Execution as Execution
+from streaming_jsmf.jobs.execution import Execution as _Execution
 from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.moments.store import open_moments as open_moments
 from streaming_jsmf.reporting.document_map import document_map as document_map
@@ -377,6 +377,16 @@ def update(
     **options: Unpack[_update],
 ) -> Update: ...
 def view(model: AnyModel, **options: Unpack[_report]) -> tuple[Path, bool]: ...
+
+class Execution(_Execution):
+    def __init__(
+        self,
+        scheduler: Any = ...,
+        workers: int | None = ...,
+        memory: int | None = ...,
+        performance_report: Path | None = ...,
+        allow_mixed: bool = ...,
+    ) -> None: ...
 
 class LRJSMF(_LRJSMF):
     def __init__(

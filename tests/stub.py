@@ -2,7 +2,8 @@
 
 Public names are imported on first use and settings are keyword arguments, which type checkers and editors cannot see.
 The stub lists both, so that ``sj.fit(texts, num_topics=3)`` is refused and completion offers the settings. Estimators
-have constructors there, because type checkers let those of classes of scikit-learn, which has no types, take anything.
+have constructors there, because type checkers let those of classes of scikit-learn, which has no types, take anything;
+so has ``Execution``, which takes clusters.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def stub() -> str:
     """The text of the stub."""
     public = {name: getattr(sj, name) for name in sj.__all__ if name != "__version__"}
     functions = {name: value for name, value in public.items() if hasattr(value, "options")}
-    estimators = {name: value for name, value in public.items() if hasattr(value, "partial_fit")}
+    built = {
+        name: kind for name, kind in public.items() if hasattr(kind, "partial_fit") or kind is sj.Execution
+    }
     methods = {
         name: [query if each == "query" else public[each] for each in _TAKEN.get(name, (name,))]
         for name, method in vars(sj.TopicModel).items()
@@ -62,11 +65,11 @@ def stub() -> str:
     for name in methods:
         method = getattr(sj.TopicModel, name)
         imports |= _imports(method, method.__annotations__.values())
-    for kind in estimators.values():
+    for kind in built.values():
         for each in filter(dataclasses.is_dataclass, kind.__mro__):
             imports |= _imports(each, each.__annotations__.values())
     for name in public.keys() - functions.keys():
-        imports[name] = f"from {public[name].__module__} import {name} as {'_' * (name in estimators)}{name}"
+        imports[name] = f"from {public[name].__module__} import {name} as {'_' * (name in built)}{name}"
     # A class of its own, because the methods of the package's take any keyword.
     imports["TopicModel"] = f"from {sj.TopicModel.__module__} import TopicModel as _TopicModel"
     options = {name: _options(function, own=_parameters(function)) for name, function in functions.items()}
@@ -81,7 +84,7 @@ def stub() -> str:
     lines += [
         line for name, function in functions.items() for line in _function(name, function, keywords[name])
     ]
-    for name, kind in estimators.items():
+    for name, kind in built.items():
         lines += [f"class {name}(_{name}):", f"    {_constructor(kind)}"]
     lines.append("class TopicModel(_TopicModel):")
     lines += [f"    {_method(name, methods[name], keywords[f'TopicModel.{name}'])}" for name in methods]
@@ -99,12 +102,12 @@ def _options(function: Any, own: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _constructor(kind: Any) -> str:
-    """The declaration of the constructor of an estimator."""
-    fields = dataclasses.fields(kind)
+    """The declaration of the constructor of a dataclass."""
+    fields = [field for field in dataclasses.fields(kind) if field.init]
     typed = [f"{field.name}: {_ALSO.get(field.name) or field.type} = ..." for field in fields]
     first = [each for each, field in zip(typed, fields, strict=True) if not field.kw_only]
     others = [each for each, field in zip(typed, fields, strict=True) if field.kw_only]
-    return f"def __init__(self, {', '.join([*first, '*', *others])}) -> None: ..."
+    return f"def __init__(self, {', '.join([*first, *['*'] * bool(others), *others])}) -> None: ..."
 
 
 def _shared(options: Mapping[str, Mapping[str, str]]) -> tuple[list[str], dict[str, list[str]]]:

@@ -32,7 +32,10 @@ from typing import Any, TypeVar
 import pandas as pd
 import streaming_jsmf as sj
 from streaming_jsmf import LRJSMF
-cluster: Any
+class Cluster:
+    adapt: Any
+    scale: Any
+cluster: Cluster
 matrix: Any
 spark: Any
 texts: Any
@@ -62,6 +65,7 @@ CALLS = {
     "model.documents(topic=0, numbers=1)": True,
     "model.document_map(texts, text='body', number=9)": False,
     "LRJSMF(3, scheduler=cluster, anchor_words=[['ant'], 'bee'], memory='4GB', random_state=None)": False,
+    "sj.scan('corpus', 'moments', execution=sj.Execution(cluster, workers=3))": False,
     "LRJSMF(3, max_df=0.5)": True,
     "LRJSMF(3, rectify='en')": True,
     "sj.infer('moments', 'model', 3, rectify='ap').label(0, 'name').topics()": False,
