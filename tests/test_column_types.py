@@ -234,6 +234,44 @@ def test_a_format_of_dates_overrules(date_format: str, values: list[Any], first:
         assert any(lines) == (first != values[0] or "%" in date_format)
 
 
+#: Values of a column of dates that stays strings, the format that is asked for, and what is said of them.
+MESSY: list[tuple[list[str], str | None, str]] = [
+    (
+        ["1999-12-31"] * 60 + ["12/31/1999"] * 30 + ["31 Dec 1999"] * 20 + ["soon"] * 2 + ["1999-02-30", ""],
+        None,
+        "110 of 113 values are dates, 60 such as '1999-12-31', 30 such as '12/31/1999', 20 such as '31 Dec 1999', and "
+        "3 are none, such as 'soon'",
+    ),
+    (
+        ["31.12.1999", "1.2.2000", "", "2.2.2000"] * 30 + ["spring", "31.11.1999", "2000", "n.d."],
+        None,
+        "90 of 94 values are dates, 90 such as '31.12.1999', and 4 are none, such as 'spring'",
+    ),
+    (
+        ["31|12|99"] * 40 + ["30|02|99", "a", "b", "c"],
+        "%d|%m|%y",
+        "40 of 44 values are dates, 40 such as '31|12|99', and 4 are none, such as '30|02|99'",
+    ),
+    (["1999-12-31", "2000-02-28"] * 20 + ["2000-02-30"], None, "only 40 of 41 values are dates, not '2000-02-30' (1)"),
+    (["1999-12-31", "12/31/1999"] * 20, "none", ""),
+    (["Rome", "1999-12-31", "Oslo"] * 40, None, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("values", "date_format", "said"), MESSY)
+def test_dates_that_are_not_read_are_named(values: list[str], date_format: str | None, said: str) -> None:
+    """However the values are divided, with the first of each kind in the order of the values."""
+    array = from_python(values)
+    for n in (0, 1, 50, len(values)):
+        first, second = (summarize(part, date_format) for part in (array[:n], array[n:]))
+        kinds, _, lines = choose_types({"date": second.joined(first)}, {}, date_format)
+        assert kinds == {"date": ""}
+        if date_format != "none" and not said:
+            assert lines == []
+        elif said:
+            assert lines[0].startswith(f"date: strings, because {said}"), (n, lines)
+
+
 #: Values of a column, the last of which occurs late; its type; and what is stored for the first and the last.
 JSON = {
     "integers": ([1, None, -(2**63), 7], pa.int64(), 1, 7),
