@@ -29,6 +29,9 @@ _RESULT = {
 #: Pages whose commands read the files of ``tests.doc_files``, and not those of ``tests.test_docs``.
 REAL_FILES = ("recipes.md", "languages.md")
 
+#: A page whose blocks run one after another.
+FIRST_DAY = "first_day.md"
+
 
 @dataclass(frozen=True)
 class Block:
@@ -58,6 +61,13 @@ def blocks() -> list[Block]:
                 why = remark.removeprefix("not run: ") if remark.startswith("not run: ") else None
                 found.append(Block(f"{path.name}-{number}", match["kind"], match["text"], why))
     return found
+
+
+def outputs_of(page: str) -> list[str]:
+    """The lines of the ``text`` blocks of a page, with single spaces."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    shown = re.findall(r"^```text\n(.*?)^```$", text, re.M | re.S)
+    return [" ".join(line.split()) for line in "".join(shown).splitlines()]
 
 
 def context(words: list[str]) -> click.Context:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -24,15 +26,28 @@ import streaming_jsmf
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.corpus.format import read_manifest
 from tests.corpora import as_lists, planted, words
-from tests.doc_blocks import REAL_FILES, ROOT, Block, blocks, context, result_of, smaller
+from tests.doc_blocks import (
+    FIRST_DAY,
+    REAL_FILES,
+    ROOT,
+    Block,
+    blocks,
+    context,
+    outputs_of,
+    result_of,
+    smaller,
+)
 from tests.doc_files import write_real_files
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-SHELL = [block for block in blocks() if block.kind == "sh"]
+FIRST_DAY_BLOCKS = [block for block in blocks() if block.name.startswith(FIRST_DAY)]
+SHELL = [block for block in blocks() if block.kind == "sh" and block not in FIRST_DAY_BLOCKS]
 RECIPES = [block for block in blocks() if block.name.startswith(REAL_FILES)]
 RUN = [block for block in SHELL if block.not_run is None and block not in RECIPES]
 SNIPPETS = [
-    block for block in blocks() if block.kind == "python" and block.not_run is None and block not in RECIPES
+    block
+    for block in blocks()
+    if block.kind == "python" and block.not_run is None and block not in (*RECIPES, *FIRST_DAY_BLOCKS)
 ]
 
 YEARS = (1990, 1995, 2003)
@@ -237,6 +252,48 @@ def test_every_snippet_runs(block: Block, prepared: Path, tmp_path: Path) -> Non
     with contextlib.chdir(folder):
         names["model"] = streaming_jsmf.TopicModel("model")
         exec(compile(text, block.name, "exec"), names)
+
+
+@pytest.mark.slow
+def test_the_first_day_runs_as_written(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """All blocks in their order, what they show, and what is known of the simulated reviews."""
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    names: dict[str, Any] = {}
+    with caplog.at_level("INFO"):
+        for block in FIRST_DAY_BLOCKS:
+            if block.kind == "python":
+                exec(compile(block.text, block.name, "exec"), names)
+            else:
+                subprocess.run(["bash", "-euc", block.text], check=True)
+    printed = [" ".join(line.split()) for line in (*capfd.readouterr().out.splitlines(), *caplog.messages)]
+    assert [line for line in outputs_of(FIRST_DAY) if line not in printed] == []
+    for name in (
+        "1_topics.png",
+        "2_months.png",
+        "3_together.png",
+        "4_stars.png",
+        "topics.html",
+        "effects.csv",
+    ):
+        assert (tmp_path / "day" / name).stat().st_size > 1000
+    model = names["model"]
+    assert sorted(model.topics()["label"]) == sorted(names["names"].values())
+    found = names["effects"].set_index(["label", "term"])
+    assert found.loc[("delivery", "stars"), "upper"] < -0.01
+    assert found.loc[("kitchen", "stars"), "lower"] > 0.01
+    assert found.loc[("batteries", "company[T.Birch]"), "lower"] > 0.02
+    assert found.loc[("assembly", "company[T.Dogwood]"), "lower"] > 0.02
+    months = model.over_time("date:month", topic=names["presents"]).set_index("month of date")
+    assert months["share"].idxmax() == "2024-12"
+    assert months.loc["2025-01", "share"] < months.loc["2024-12", "low"]
+    assert model.corpus.n_documents == 20_400
 
 
 @pytest.fixture(scope="module")

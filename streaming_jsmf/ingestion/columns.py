@@ -119,9 +119,10 @@ def _forms_of(values: Any, kinds: Kinds, names: Sequence[str]) -> Forms:
     forms, left = {}, distinct
     while len(left):
         others = {name: kind_named(name).others(left) for name in names}
-        name = min(names, key=lambda name: len(others[name]))
-        if len(others[name]) == len(left):
+        names = [name for name in names if len(others[name]) < len(left)]
+        if not names:
             break
+        name = min(names, key=lambda name: len(others[name]))
         of_kind = left.filter(pc.invert(pc.is_in(left, others[name])))
         forms[name] = pc.sum(counts.take(pc.index_in(of_kind, distinct))).as_py(), of_kind[0].as_py()
         left = others[name]
