@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import filecmp
 import inspect
+import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -43,7 +44,8 @@ html_static_path: list[str] = []
 nb_execution_mode = "force"
 nb_execution_timeout = 600
 nb_execution_raise_on_error = True
-# Progress bars.
+# Progress bars, which are widgets here, and messages.
+os.environ["TQDM_DISABLE"] = "1"
 nb_output_stderr = "remove"
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]

@@ -1,10 +1,12 @@
 """Run the notebooks and store them with their outputs: ``python docs/store_notebooks.py [NAME ...]``.
 
-The site runs them again. Needs the extra ``docs``. Reports, which GitHub does not show, and messages are left out.
+The site runs them again. Needs the extra ``docs``. Reports, which GitHub does not show, progress bars and messages are
+left out.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import tempfile
@@ -52,6 +54,7 @@ def store(path: Path) -> None:
 
 
 if __name__ == "__main__":
+    os.environ["TQDM_DISABLE"] = "1"
     chosen = sys.argv[1:] or sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
     for name in chosen:
         store(NOTEBOOKS / f"{name}.ipynb")

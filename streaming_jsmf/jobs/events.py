@@ -6,6 +6,7 @@ On standard error that is a bar on a terminal, otherwise a line for each commit;
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 import time
@@ -236,6 +237,7 @@ class Bars:
         self._interval = interval
         self._closed = threading.Event()
         self._ticking: threading.Thread | None = None
+        self._bounded = False  # whether the total is the maximum number of steps
 
     def __call__(self, event: Event) -> None:
         self.meter.see(event)
@@ -255,6 +257,7 @@ class Bars:
     def _open(self) -> None:
         self.close()
         unit = self.meter.unit
+        self._bounded = unit == "steps"
         self.bar = progress_bar(
             desc=self.meter.stage if self._verbose else what(self.meter.stage),
             total=self.meter.total_size,
@@ -290,14 +293,23 @@ class Bars:
         self._closed.set()
         if self.bar is not None and self._ticking is not None:
             self._ticking.join()  # it must not draw a closed bar
+            if self._bounded:
+                self.bar.total = self.bar.n  # notebooks show bars that end below their total as failed
             self.bar.close()
             self.bar = None
 
 
 def progress_bar(**settings: Any) -> tqdm[Any]:
-    """Return a bar of tqdm, without the thread with which tqdm watches all bars and which outlives them."""
+    """Return a bar of tqdm, without the thread with which tqdm watches all bars and which outlives them.
+
+    In notebooks, bars are removed when they are complete.
+    """
     if in_notebook():
         from tqdm.auto import tqdm as kind
+
+        # Widgets ignore the environment.
+        is_off = os.environ.get("TQDM_DISABLE", "") not in ("", "0", "False")
+        settings = {"leave": False, "disable": is_off, **settings}
     else:
         kind = tqdm
     return type("Bar", (kind,), {"monitor_interval": 0})(**settings)
