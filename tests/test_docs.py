@@ -369,6 +369,7 @@ def test_notebooks_are_stored_with_their_outputs(name: str) -> None:
     assert NOTEBOOKS[name] in "\n".join(shown)
     assert len(text) < 1_000_000
     assert "/tmp/" not in text
+    assert "widget-view" not in text, "bars"
 
 
 @pytest.mark.slow

@@ -55,9 +55,10 @@ def test_bars_and_tables_belong_to_their_cells(widgets: bool, tmp_path: Path) ->
         "model.label(0, 'first')\nmodel.ingest_report",
         "sj.fit(texts, 'again', 3, min_df=1, max_df=1.0, progress=False)",
         "corpus = sj.ingest(texts, 'corpus', min_df=1, max_df=1.0)",
+        "import os; os.environ['TQDM_DISABLE'] = '1'\nsj.fit(texts, 'third', 3, min_df=1, max_df=1.0)",
         "import threading; [each for each in threading.enumerate() if 'tqdm' in type(each).__module__]",
     )
-    first, later, chosen, still, report, quiet, ingested, threads = map(texts_of, shown[1:])
+    first, later, chosen, still, report, quiet, ingested, disabled, threads = map(texts_of, shown[1:])
     for bars in (first, chosen):
         assert "finding topics" in bars
     assert "writing the corpus" in first
@@ -65,8 +66,9 @@ def test_bars_and_tables_belong_to_their_cells(widgets: bool, tmp_path: Path) ->
     for table in (first, ingested):
         assert re.search(r"^read +12\d +15 +2,400$", table, re.M)
         assert re.search(r"^kept +\d+ +15 +2,3\d\d$", table, re.M)
-    assert "finding topics" not in quiet
-    assert "TopicModel of 3 topics" in quiet
+    for without_bars in (quiet, disabled):
+        assert "finding topics" not in without_bars
+        assert "TopicModel of 3 topics" in without_bars
     assert re.search(r"^read +122 +15 +2400$", report, re.M)
     assert threads == "[]"
 
