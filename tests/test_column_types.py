@@ -272,6 +272,18 @@ def test_dates_that_are_not_read_are_named(values: list[str], date_format: str |
             assert lines[0].startswith(f"date: strings, because {said}"), (n, lines)
 
 
+def test_dates_of_added_documents_that_are_not_read_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    values = from_python(
+        ["2000-01-01", "1/2/2000", "soon", "later", "2000-02-30", "2.1.00"] + ["2000-01-02"] * 9
+    )
+    kinds, _, lines = choose_types({"date": summarize(values)}, {"date": "dates"})
+    assert kinds == {"date": ""}
+    assert caplog.messages == [
+        "date: not all values are dates, as in the corpus of the vocabulary; they stay strings"
+    ]
+    assert lines[0].startswith("date: strings, because 12 of 15 values are dates, 10 such as '2000-01-01'")
+
+
 #: Values of a column, the last of which occurs late; its type; and what is stored for the first and the last.
 JSON = {
     "integers": ([1, None, -(2**63), 7], pa.int64(), 1, 7),
