@@ -344,6 +344,46 @@ class OverTimeRequest(Settings):
     words: int | None = _question(None, absent="5 with a corpus", ge=1)
 
 
+def _topics(given: Any) -> Any:
+    """``3,7`` or several numbers as a tuple of numbers."""
+    if given is None or isinstance(given, int):
+        return given if given is None else (given,)
+    parts = given.split(",") if isinstance(given, str) else given
+    return tuple(_number(part, "topics", given) for part in parts)
+
+
+@dataclass(frozen=True)
+class EffectsRequest(Settings):
+    """A question about the effects of covariates of documents on their topic shares.
+
+    Parameters
+    ----------
+    formula
+        Columns of SHARES, in the syntax of R, such as "party + bs(year, df=4)" or "party * year".
+    topics
+        Only these topics, separated by commas.
+    cluster
+        Column whose documents depend on each other, such as speaker, for errors by cluster; by default all documents
+        are independent.
+    corpus
+        Corpus of SHARES, whose words give unbiased estimates of shares.
+    draws
+        Draw the shares of each document N times instead (method of composition); needs no corpus. Effects are too small
+        for short documents.
+    seed
+        Seed of the draws.
+    """
+
+    formula: str = _question(metavar="FORMULA")
+    topics: Sequence[int] | None = _question(
+        None, absent="all topics", metavar="K[,K...]", parse=_topics, wanted="numbers of topics"
+    )
+    cluster: str | None = _question(None, absent="none", metavar="COLUMN")
+    corpus: Any = _question(None, absent="the one that fit made next to MODEL", metavar="CORPUS")
+    draws: int | None = _question(None, absent="none", metavar="N", ge=2)
+    seed: int = seed_setting(group="Query")
+
+
 def parse_memory(size: Any) -> Any:
     """Return the bytes of a size such as ``4GB`` or ``500 MiB``; numbers and None are returned unchanged.
 
