@@ -170,6 +170,8 @@ class ReportRequest(Settings):
         Corpus of SHARES; adds the documents that the topics explain least.
     topics
         Which model to show from a directory of several K.
+    effects
+        Formula of columns of SHARES, such as "party + year", whose effects on the topics to show.
     """
 
     words: int | None = setting(None, absent=str(DEFAULT_WORDS), ge=1)
@@ -177,12 +179,14 @@ class ReportRequest(Settings):
     by: str | None = setting(None, absent="a year or date", metavar="COLUMN")
     corpus: Any = setting(None, absent="none", metavar="CORPUS")
     topics: int | None = setting(None, absent="the largest", metavar="K")
+    effects: str | None = setting(None, absent="none", metavar="FORMULA")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for given, what in (
             (self.by, f"{option.by} takes a column"),
             (self.corpus, f"{option.corpus} takes the corpus"),
+            (self.effects, f"{option.effects} takes columns"),
         ):
             if given is not None and self.shares is None:
                 raise InputError(f"{what} of {option.shares}; give the file that transform wrote, too")

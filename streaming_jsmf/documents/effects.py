@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -26,7 +27,7 @@ from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.linalg.least_squares import NormalEquations, Scores, Solution, pooled
 from streaming_jsmf.linalg.panels import panels, ratio
 from streaming_jsmf.linalg.typing import Floats
-from streaming_jsmf.topics.store import AnyModel
+from streaming_jsmf.topics.store import AnyModel, corpus_beside
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,8 +59,8 @@ class Effects:
     covariances: Floats
     documents: int
     quantile: float
-    dropped: tuple[str, ...] = ()
-    covariates: Covariates = field(repr=False, default=None)  # type: ignore[assignment]
+    dropped: tuple[str, ...]
+    covariates: Covariates = field(repr=False)
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -235,7 +236,7 @@ def _require_room(covariates: Covariates, responses: int) -> None:
 
 def _unbiased(found: ModelShares, groups: Sequence[Sequence[int]], corpus: Any) -> Responses:
     """Unbiased estimates of shares from the words of the documents; none for documents without known words."""
-    opened, topics = found.require_corpus(corpus), found.topics
+    opened, topics = _corpus_of(found, corpus), found.topics
     share = np.asarray(found.shown.stored.arrays["topic_probability"], np.float64)
     weights, mixed = estimating(topics.word_topic, share, groups)
     if mixed:
@@ -254,6 +255,20 @@ def _unbiased(found: ModelShares, groups: Sequence[Sequence[int]], corpus: Any) 
                 yield table.slice(part.start, part.stop - part.start), estimates, tokens[part] > 0
 
     return read
+
+
+def _corpus_of(found: ModelShares, corpus: Any) -> Corpus:
+    """The corpus of the shares: the given one, or else that of the model if they are shares of it."""
+    if corpus is None and found.shown.path != Path():
+        beside_model = corpus_beside(found.shown.path)
+        if beside_model is not None and beside_model.fingerprint == found.file.about.corpus:
+            return beside_model
+    if corpus is None:
+        raise InputError(
+            f"{found.file.path}: these are not shares of the corpus that fit made next to the model; give the corpus "
+            f"that transform read with {option.corpus}, or use {option.draws(25)}, which needs none"
+        )
+    return found.require_corpus(corpus)
 
 
 def _drawn(found: ModelShares, groups: Sequence[Sequence[int]], asked: EffectsRequest) -> Responses:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,7 @@ class Formula:
     @classmethod
     def read(cls, text: str, known: Sequence[str], where: str) -> Formula:
         """Check a formula of ``known`` columns of ``where``; ``InputError`` for what it may not have."""
+        from formulaic import Formula as Parsed
         from formulaic.errors import FormulaicError
         from formulaic.parser.algos.tokenize import tokenize
 
@@ -67,8 +69,9 @@ class Formula:
         try:
             for token in tokenize(expression):
                 found.add(token.kind.value, token.token)
+            Parsed(expression)
         except (FormulaicError, SyntaxError, RecursionError, ValueError) as error:
-            raise InputError(f"{option.formula} {text!r} cannot be read: {first_line(error)}") from error
+            raise InputError(f"{option.formula} {text!r} cannot be read: {_reason(error)}") from error
         if not found.columns:
             raise InputError(f"{option.formula} {text!r} has no covariate; give columns, such as party + year")
         return cls(text, expression, aliases, tuple(found.columns), frozenset(found.coded))
@@ -128,6 +131,8 @@ class _Reading:
     def column(self, name: str) -> str:
         original = self.aliases.get(name, name)
         if original not in self.known:
+            for alias, quoted in self.aliases.items():
+                original = original.replace(alias, f"`{quoted}`")
             near = get_close_matches(original, self.known, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(self.known)}"
             raise InputError(f"{self.where} has no column {original!r}; {hint}")
@@ -227,17 +232,19 @@ class Design:
         return rows, np.isfinite(rows).all(axis=1)
 
 
-def _evaluated(formula: Formula) -> Any:
+@contextmanager
+def _evaluated(formula: Formula) -> Iterator[None]:
     """Tell the formula in errors of its evaluation, and be silent about logarithms of 0."""
-    from contextlib import contextmanager
+    from formulaic.errors import FormulaicError
 
-    @contextmanager
-    def block() -> Iterator[None]:
-        try:
-            with np.errstate(all="ignore"):
-                yield
-        except (ArithmeticError, AttributeError, KeyError, LookupError, TypeError, ValueError) as error:
-            message = first_line(error).rstrip(".")
-            raise InputError(f"{option.formula} {formula.text!r} cannot be evaluated: {message}") from error
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, FormulaicError) as error:
+        raise InputError(f"{option.formula} {formula.text!r} cannot be evaluated: {_reason(error)}") from error
 
-    return block()
+
+def _reason(error: Exception) -> str:
+    """The message of formulaic or Python, without marks of a terminal and references to code."""
+    message = re.sub(r"\x1b\[[0-9;]*m|[⧛⧚]| \(<unknown>, line \d+\)", "", first_line(error))
+    return message.rstrip(".")

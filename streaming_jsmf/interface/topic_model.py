@@ -18,6 +18,7 @@ from streaming_jsmf.config.fields import declared_in
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.display import location, printable
 from streaming_jsmf.documents import queries as documents
+from streaming_jsmf.documents.effects import Effects, effects
 from streaming_jsmf.documents.over_time import over_time as documents_over_time
 from streaming_jsmf.documents.shares import frame
 from streaming_jsmf.documents.transform import shares_of, temporary_shares
@@ -25,6 +26,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.interface.update import Update, update
 from streaming_jsmf.reporting.arrange import merge_nearest, stop_word_candidates, tree_of
 from streaming_jsmf.reporting.document_map import SAMPLED, document_map
+from streaming_jsmf.reporting.effects import plot_effects
 from streaming_jsmf.reporting.report import ShownReport, show
 from streaming_jsmf.reporting.topics import (
     by_share,
@@ -50,6 +52,7 @@ from streaming_jsmf.topics.store import (
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
+    from matplotlib.figure import Figure
 
 #: Number of topics, the largest ones, in a representation.
 SHOWN = 10
@@ -266,6 +269,56 @@ class TopicModel:
             options["corpus"] = given
         with shares_of(self, shares, given) as found:
             return documents_over_time(self, found, by, **options)
+
+    def effects(self, formula: str, shares: Any = None, **options: Any) -> Effects:
+        """Return the effects of covariates of documents on topic shares; see the function ``effects``.
+
+        ``shares`` are those of ``documents``: by default of the corpus of ``fit``. Other options are those of the
+        function: ``topics``, ``cluster``, ``corpus``, ``draws`` and ``seed``.
+
+        Examples
+        --------
+        >>> model.effects("party + bs(year, df=4)").frame  # doctest: +SKIP
+        """
+        own = options.get("corpus") or self.corpus
+        with shares_of(self, shares, own) as found:
+            about = getattr(found, "about", None)
+            if own is not None and about is not None and about.corpus == open_corpus(own).fingerprint:
+                options["corpus"] = own
+            return effects(self, found, formula, **options)
+
+    def predicted(
+        self,
+        variable: str,
+        at: Mapping[str, Any] | None = None,
+        *,
+        formula: str,
+        shares: Any = None,
+        **options: Any,
+    ) -> pd.DataFrame:
+        """Return the expected topic shares over a covariate of ``formula``; ``effects(formula).predicted`` reuses one.
+
+        See ``effects``, whose options these are, and ``Effects.predicted``.
+
+        Examples
+        --------
+        >>> model.predicted("year", at={"party": "left"}, formula="party * year")  # doctest: +SKIP
+        """
+        return self.effects(formula, shares, **options).predicted(variable, at)
+
+    def plot_effects(
+        self, formula: str, variable: str | None = None, *, shares: Any = None, **options: Any
+    ) -> Figure:
+        """Draw effects, or with ``variable`` the expected shares over it, as the function ``plot_effects``.
+
+        Options are those of ``effects`` and of the function.
+
+        Examples
+        --------
+        >>> model.plot_effects("party * year", "year", at={"party": ["left", "right"]})  # doctest: +SKIP
+        """
+        drawing = {name: options.pop(name) for name in ("at", "ax", "figsize", "title") if name in options}
+        return plot_effects(self.effects(formula, shares, **options), variable, **drawing)
 
     def document_map(
         self, shares: Any = None, *, number: int = SAMPLED, seed: int = 0, **options: Any
