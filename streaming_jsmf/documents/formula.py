@@ -42,14 +42,16 @@ _SPLINES = {"bs", "cc", "cr", "cs", "poly"}
 class Formula:
     """A checked formula: ``text`` as given, and ``expression`` for formulaic, in which ``aliases`` stand for columns.
 
-    ``columns`` are those that it uses, ``coded`` those of them within ``C``, whose values are classes.
+    ``columns`` are those that it uses: by ``plain`` name, or in backticks, or both. Those in ``coded`` are within
+    ``C``, so that their values are classes.
     """
 
     text: str
     expression: str
     aliases: Mapping[str, str]
     columns: tuple[str, ...]
-    coded: frozenset[str] = frozenset()
+    plain: frozenset[str]
+    coded: frozenset[str]
 
     @classmethod
     def read(cls, text: str, known: Sequence[str], where: str) -> Formula:
@@ -64,7 +66,7 @@ class Formula:
             )
         aliases: dict[str, str] = {}
         # A formula of R may begin with ~; the topics stand before it.
-        expression = re.sub("`([^`]*)`", lambda found: _alias(found[1], aliases), text.strip().removeprefix("~"))
+        expression = re.sub("`([^`]*)`", lambda found: _alias(found[1], aliases, known), text.strip().removeprefix("~"))
         found = _Reading(text, known, where, aliases)
         try:
             for token in tokenize(expression):
@@ -74,25 +76,30 @@ class Formula:
             raise InputError(f"{option.formula} {text!r} cannot be read: {_reason(error)}") from error
         if not found.columns:
             raise InputError(f"{option.formula} {text!r} has no covariate; give columns, such as party + year")
-        return cls(text, expression, aliases, tuple(found.columns), frozenset(found.coded))
+        plain, coded = frozenset(found.plain), frozenset(found.coded)
+        return cls(text, expression, aliases, tuple(found.columns), plain, coded)
 
     def frame(self, columns: Mapping[str, Any]) -> pd.DataFrame:
         """Columns by name as a frame with the names of the expression."""
         import pandas as pd
 
-        names = {original: alias for alias, original in self.aliases.items()}
-        own = {name: values for name, values in columns.items() if name.isidentifier() or name not in names}
-        return pd.DataFrame(own | {alias: columns[name] for name, alias in names.items()})
+        own = {name: columns[name] for name in columns if name in self.plain}
+        return pd.DataFrame(own | {alias: columns[name] for alias, name in self.aliases.items()})
 
     def shown(self, name: str) -> str:
-        """The name of a term with the names of its columns."""
+        """A text of formulaic with the names of the columns, in backticks within functions."""
         for alias, original in self.aliases.items():
-            name = name.replace(alias, original)
+            name = re.sub(rf"(^|:){alias}(?=$|[:\[])", lambda found, own=original: found[1] + own, name)
+            name = name.replace(alias, f"`{original}`")
         return name
 
 
-def _alias(name: str, aliases: dict[str, str]) -> str:
-    alias = next((known for known, original in aliases.items() if original == name), f"quoted_column_{len(aliases)}_")
+def _alias(name: str, aliases: dict[str, str], known: Sequence[str]) -> str:
+    """The name that stands for a column in backticks."""
+    alias = next((alias for alias, original in aliases.items() if original == name), "")
+    alias = alias or f"quoted_column_{len(aliases)}_"
+    while alias in known:
+        alias += "_"
     aliases[alias] = name
     return alias
 
@@ -106,6 +113,7 @@ class _Reading:
     where: str
     aliases: Mapping[str, str]
     columns: dict[str, None] = field(default_factory=dict)
+    plain: set[str] = field(default_factory=set)
     coded: set[str] = field(default_factory=set)
     before: str = ""
 
@@ -138,6 +146,8 @@ class _Reading:
             raise InputError(f"{self.where} has no column {original!r}; {hint}")
         if original in FUNCTIONS and original == name:
             raise InputError(f"the column {name!r} has the name of a function; put it in backticks: `{name}`")
+        if original == name:
+            self.plain.add(name)
         self.columns[original] = None
         return original
 
@@ -241,10 +251,11 @@ def _evaluated(formula: Formula) -> Iterator[None]:
         with np.errstate(all="ignore"):
             yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, FormulaicError) as error:
-        raise InputError(f"{option.formula} {formula.text!r} cannot be evaluated: {_reason(error)}") from error
+        raise InputError(f"{option.formula} {formula.text!r} cannot be evaluated: {formula.shown(_reason(error))}") from error
 
 
 def _reason(error: Exception) -> str:
     """The message of formulaic or Python, without marks of a terminal and references to code."""
     message = re.sub(r"\x1b\[[0-9;]*m|[⧛⧚]| \(<unknown>, line \d+\)", "", first_line(error))
-    return message.rstrip(".")
+    inner = re.search(r"^Unable to evaluate factor `.*?`\. \[\w+: (.*)\]$", message)
+    return (inner[1] if inner else message).rstrip(".")
