@@ -5,10 +5,10 @@
 The shares of a document are drawn from a Dirichlet distribution whose mean is linear in a class and a year, and its
 words from the true topics, which the model has, with the mean prior. Designs: 100 words a document and classes of equal
 size (`balanced`); one class with 5 % of the documents (`rare`); 12 words a document (`short`). `effects` (unbiased
-estimates) is compared with the method of composition (--draws 25) and with a regression of the shares themselves,
-without draws. Coverage is the part of all intervals, and of those of terms with an effect, that contain the truth; bias
-is the mean error of effects as a part of them; width is the mean ratio of the standard errors to the deviation of the
-estimates.
+estimates) is compared with regressions of the true shares and of the shares themselves, without draws, and with the
+method of composition (--draws 25). Coverage is the part of all intervals, and of those of terms with an effect, that
+contain the truth (and the least one of a term); bias is the mean error of effects as a part of them. The last column is
+the mean ratio of the standard errors to the deviation of the estimates.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from scipy.special import stdtrit
 from streaming_jsmf import transform
 from streaming_jsmf.documents.effects import effects
 from streaming_jsmf.documents.share_files import open_shares
-from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.linalg.least_squares import NormalEquations, Scores
 from streaming_jsmf.topics.store import Model
 
@@ -46,7 +45,7 @@ DESIGNS = {"balanced": (100, 0.5), "rare": (100, 0.05), "short": (12, 0.5)}
 
 @dataclass(frozen=True)
 class Simulated:
-    """Counts (M, N), class (M,) and year (M,) of documents, true topics (N, K), shares (M, K) and coefficients (3, K)."""
+    """Counts (M, N), class and year of documents, true topics (N, K), shares (M, K) and coefficients (3, K)."""
 
     counts: NDArray[np.int64]
     party: NDArray[np.str_]
@@ -77,7 +76,8 @@ class Simulated:
         columns = {
             "ids": pa.array([row.tolist() for row in ids], pa.list_(pa.int32())),
             "counts": pa.array(
-                [counts[row].tolist() for counts, row in zip(self.counts, ids, strict=True)], pa.list_(pa.int32())
+                [counts[row].tolist() for counts, row in zip(self.counts, ids, strict=True)],
+                pa.list_(pa.int32()),
             ),
             "party": pa.array(self.party.tolist()),
             "year": pa.array(self.year),
@@ -108,9 +108,8 @@ def simulate(n_documents: int, length: float, rare: float, seed: int) -> Simulat
     return Simulated(counts, np.where(in_class, "right", "left"), year, word_topic, shares, coefficients)
 
 
-def of_shares(shares: SharesFile, drawn: Simulated) -> tuple[Floats, Floats]:
-    """Coefficients of the shares themselves (3, K), and their errors."""
-    [theta] = [theta for theta, _ in shares.dense()]
+def regressed(theta: Floats, drawn: Simulated) -> tuple[Floats, Floats]:
+    """Coefficients of shares (3, K), and half of their intervals."""
     rows = np.column_stack([np.ones(len(theta)), drawn.party == "right", drawn.year - 2009.5]).astype(float)
     normal = NormalEquations.zeros(3, N_TOPICS)
     normal.add(rows, np.eye(3), theta)
@@ -130,11 +129,17 @@ def one(design: str, n_documents: int, draws: int, seed: int) -> dict[str, tuple
         corpus, model = drawn.write(Path(folder)), drawn.model
         transform(model, corpus, Path(folder) / "shares.parquet", scheduler="synchronous")
         shares = open_shares(Path(folder) / "shares.parquet")
-        found["shares, without draws"] = of_shares(shares, drawn)
-        for name, options in {"composition": {"draws": draws, "seed": seed}, "effects": {"corpus": corpus}}.items():
+        [theta] = [theta for theta, _ in shares.dense()]
+        found["true shares"], found["shares, without draws"] = (
+            regressed(drawn.shares, drawn),
+            regressed(theta, drawn),
+        )
+        for name, options in {
+            "composition": {"draws": draws, "seed": seed},
+            "effects": {"corpus": corpus},
+        }.items():
             made = effects(model, shares, FORMULA, **options)
-            errors = np.sqrt(np.diagonal(made.covariances, axis1=1, axis2=2))
-            found[name] = made.coefficients.T, made.quantile * errors.T
+            found[name] = made.coefficients.T, made.quantile * made.errors.T
     return {
         name: (estimates[1:] - drawn.coefficients[1:], half[1:]) for name, (estimates, half) in found.items()
     }

@@ -18,6 +18,7 @@ from streaming_jsmf.config.scan import ScanSettings as ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.format import open_corpus as open_corpus
 from streaming_jsmf.corpus.units import to_dask_array as to_dask_array
+from streaming_jsmf.documents.effects import Effects as Effects
 from streaming_jsmf.documents.interop import corpus_from_gensim as corpus_from_gensim
 from streaming_jsmf.documents.interop import corpus_from_matrix as corpus_from_matrix
 from streaming_jsmf.documents.interop import corpus_to_matrix as corpus_to_matrix
@@ -43,6 +44,7 @@ from streaming_jsmf.jobs.execution import Execution as Execution
 from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.moments.store import open_moments as open_moments
 from streaming_jsmf.reporting.document_map import document_map as document_map
+from streaming_jsmf.reporting.effects import plot_effects as plot_effects
 from streaming_jsmf.reporting.plots import plot_correlations as plot_correlations
 from streaming_jsmf.reporting.plots import plot_documents as plot_documents
 from streaming_jsmf.reporting.plots import plot_map as plot_map
@@ -78,9 +80,14 @@ class _Options5(TypedDict, total=False):
     allow_mixed: bool
 
 class _Options6(TypedDict, total=False):
-    words: int | None
+    topics: Any
+    cluster: str | PathLike[str] | None
+    draws: int | None
 
 class _Options7(TypedDict, total=False):
+    words: int | None
+
+class _Options8(TypedDict, total=False):
     reader: (
         Literal[
             "text",
@@ -144,7 +151,7 @@ class _Options7(TypedDict, total=False):
     documents: Literal["rows", "columns"]
     layer: str | PathLike[str] | None
 
-class _Options8(TypedDict, total=False):
+class _Options9(TypedDict, total=False):
     preset: Literal["text", "papers"] | None
     vocabulary: Any
     tokens_per_shard: int | None
@@ -169,19 +176,19 @@ class _Options8(TypedDict, total=False):
     min_distinct_words: int
     min_tokens: int
 
-class _Options9(TypedDict, total=False):
+class _Options10(TypedDict, total=False):
     range_finder: Literal["sample", "halko"]
     range: Literal["sample", "halko"]
     document_weights: Literal["capped", "uniform", "length"]
     partition_by: str | PathLike[str] | None
     exact: bool
 
-class _Options10(TypedDict, total=False):
+class _Options11(TypedDict, total=False):
     steps: int
     rounds: int
     held_out: int
 
-class _Options11(TypedDict, total=False):
+class _Options12(TypedDict, total=False):
     engine: Literal["lr-jsmf", "stod"]
     rectify: Literal["enn", "ap", "palm", "ipalm", "none"]
     max_iterations: int
@@ -207,35 +214,37 @@ class _Options11(TypedDict, total=False):
     threshold: float
     stod_threshold: float
 
-class _Options12(TypedDict, total=False):
+class _Options13(TypedDict, total=False):
     topic: int | None
 
-class _Options13(TypedDict, total=False):
+class _Options14(TypedDict, total=False):
     shares: Any
     by: str | PathLike[str] | None
     topics: int | None
+    effects: str | PathLike[str] | None
 
-class _Options14(TypedDict, total=False):
+class _Options15(TypedDict, total=False):
     top: int | None
     raw: bool
 
-class _Options15(TypedDict, total=False):
+class _Options16(TypedDict, total=False):
     steps: int | None
     vanished: Literal["remove", "keep"] | None
 
 class _choose_k(_Options1, _Options2, _Options3, _Options4, _Options5, total=False): ...
-class _evaluate(_Options1, _Options2, _Options4, _Options5, _Options6, total=False): ...
+class _effects(_Options1, _Options4, _Options6, total=False): ...
+class _evaluate(_Options1, _Options2, _Options4, _Options5, _Options7, total=False): ...
 class _fit(
-    _Options3, _Options4, _Options5, _Options7, _Options8, _Options9, _Options10, _Options11, total=False
+    _Options3, _Options4, _Options5, _Options8, _Options9, _Options10, _Options11, _Options12, total=False
 ): ...
-class _infer(_Options4, _Options11, total=False): ...
-class _ingest(_Options5, _Options7, _Options8, total=False): ...
-class _over_time(_Options1, _Options6, _Options12, total=False): ...
-class _polish(_Options4, _Options5, _Options10, total=False): ...
-class _report(_Options1, _Options6, _Options13, total=False): ...
-class _scan(_Options3, _Options4, _Options5, _Options9, total=False): ...
-class _transform(_Options5, _Options7, _Options14, total=False): ...
-class _update(_Options5, _Options7, _Options15, total=False): ...
+class _infer(_Options4, _Options12, total=False): ...
+class _ingest(_Options5, _Options8, _Options9, total=False): ...
+class _over_time(_Options1, _Options7, _Options13, total=False): ...
+class _polish(_Options4, _Options5, _Options11, total=False): ...
+class _report(_Options1, _Options7, _Options14, total=False): ...
+class _scan(_Options3, _Options4, _Options5, _Options10, total=False): ...
+class _transform(_Options5, _Options8, _Options15, total=False): ...
+class _update(_Options5, _Options8, _Options16, total=False): ...
 
 def choose_k(
     source: str | Path | Corpus,
@@ -247,6 +256,7 @@ def choose_k(
     overwrite: bool = ...,
     **options: Unpack[_choose_k],
 ) -> Comparison: ...
+def effects(model: AnyModel, shares: AnyShares, formula: str, **options: Unpack[_effects]) -> Effects: ...
 def evaluate(
     model: AnyModel,
     request: EvaluationRequest | str | Path | Corpus | None = ...,
@@ -366,6 +376,7 @@ def update(
 def view(model: AnyModel, **options: Unpack[_report]) -> tuple[Path, bool]: ...
 
 class TopicModel(_TopicModel):
+    def effects(self, formula: str, shares: Any = ..., **options: Unpack[_effects]) -> Effects: ...
     def over_time(
         self, by: str, shares: str | Path | None = ..., **options: Unpack[_over_time]
     ) -> pd.DataFrame: ...

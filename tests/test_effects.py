@@ -1,4 +1,4 @@
-"""effects: regressions of topic shares on covariates, compared with statsmodels on whole matrices; formulas; coverage."""
+"""effects: regressions of topic shares on covariates, compared with statsmodels; formulas; coverage of intervals."""
 
 from __future__ import annotations
 
@@ -54,7 +54,13 @@ TABLE = pd.DataFrame(
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model, the corpus of its fit with covariates, and shares of it, also in small row groups."""
     place = tmp_path_factory.mktemp("effects")
-    given = {"text": "text", "id": "id", "metadata": [*TABLE.columns[2:]], "stop_words": "none", "max_df": 1.0}
+    given = {
+        "text": "text",
+        "id": "id",
+        "metadata": [*TABLE.columns[2:]],
+        "stop_words": "none",
+        "max_df": 1.0,
+    }
     model = sj.fit(TABLE, place / "model", K, min_df=1, progress=False, **given)
     sj.transform(model, place / "model.corpus", place / "shares.parquet")
     with pytest.MonkeyPatch.context() as patch:
@@ -100,7 +106,9 @@ def test_estimates_and_errors_are_those_of_statsmodels(folder: Path, name: str) 
     np.testing.assert_allclose(values(found, "error"), errors, rtol=1e-8)
     free = M - len(found.terms)
     np.testing.assert_allclose(found.quantile, sm.stats.stattools.stats.t.ppf(0.975, free))
-    np.testing.assert_allclose(values(found, "upper"), estimates + found.quantile * errors, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(
+        values(found, "upper"), estimates + found.quantile * errors, rtol=1e-7, atol=1e-9
+    )
     assert set(found.frame["n"]) == {M}
     assert found.terms == tuple(model_matrix(FORMULA, TABLE).columns)
 
@@ -115,7 +123,7 @@ def test_errors_by_cluster_are_those_of_statsmodels(folder: Path) -> None:
     np.testing.assert_allclose(found.quantile, sm.stats.stattools.stats.t.ppf(0.975, 19))
 
 
-def drawn_of(folder: Path, model: sj.TopicModel, draws: int, seed: int) -> list[Floats]:
+def drawn_of(folder: Path, draws: int, seed: int) -> list[Floats]:
     [theta] = [theta for theta, _ in open_shares(folder / "shares.parquet").dense()]
     prior = read_model(folder / "model").arrays["alpha"].sum()
     found = []
@@ -130,7 +138,7 @@ def drawn_of(folder: Path, model: sj.TopicModel, draws: int, seed: int) -> list[
 @pytest.mark.parametrize("name", ["shares.parquet", "small.parquet"])
 def test_composition_combines_regressions_of_the_draws(folder: Path, model: sj.TopicModel, name: str) -> None:
     found = sj.effects(model, folder / name, "party + center(year)", draws=6, seed=3)
-    each = [oracle("party + center(year)", drawn, TABLE) for drawn in drawn_of(folder, model, 6, 3)]
+    each = [oracle("party + center(year)", drawn, TABLE) for drawn in drawn_of(folder, 6, 3)]
     estimates, errors = (np.stack(one) for one in zip(*each, strict=True))
     total = np.square(errors).mean(axis=0) + (1 + 1 / 6) * estimates.var(axis=0, ddof=1)
     np.testing.assert_allclose(values(found, "estimate"), estimates.mean(axis=0), rtol=1e-8, atol=1e-10)
@@ -174,7 +182,9 @@ def test_estimates_of_shares_are_unbiased_and_sum_to_1() -> None:
 
 @settings(max_examples=25)
 @given(seed=st.integers(0, 1_000), parts=st.integers(1, 9), clusters=st.integers(0, 12), extra=st.booleans())
-def test_sums_over_batches_are_those_of_whole_matrices(seed: int, parts: int, clusters: int, extra: bool) -> None:
+def test_sums_over_batches_are_those_of_whole_matrices(
+    seed: int, parts: int, clusters: int, extra: bool
+) -> None:
     random = np.random.default_rng(seed)
     year = random.integers(1990, 2020, 60).astype(float)
     rows = np.column_stack([np.ones(60), year, year**2, random.random(60)])
@@ -207,8 +217,12 @@ def test_a_sample_of_documents_fixes_knots_and_all_documents_levels(
     monkeypatch.setattr(covariates, "SAMPLED", 40)
     sampled = sj.effects(model, folder / "small.parquet", formula)
     assert sampled.terms == whole.terms
-    plain = [place for place, term in enumerate(whole.terms) if term.startswith(("party", "C(year)", "speaker"))]
-    np.testing.assert_allclose(sampled.coefficients[:, plain], whole.coefficients[:, plain], rtol=1e-6, atol=1e-9)
+    plain = [
+        place for place, term in enumerate(whole.terms) if term.startswith(("party", "C(year)", "speaker"))
+    ]
+    np.testing.assert_allclose(
+        sampled.coefficients[:, plain], whole.coefficients[:, plain], rtol=1e-6, atol=1e-9
+    )
     spline = sj.effects(model, folder / "small.parquet", "bs(year, df=4)")
     assert np.isfinite(spline.coefficients).all()
 
@@ -361,15 +375,14 @@ def test_refused_formulas(model: sj.TopicModel, formula: str) -> None:
 
 
 @given(text=st.text(alphabet="party year`(){}[]'\"\\+*:~|.^_,=1029;@bsC\n", max_size=30))
-def test_any_text_is_a_formula_or_refused_in_one_line(text: str) -> None:
+def test_any_text_is_a_formula_or_refused(text: str) -> None:
     from streaming_jsmf.documents.formula import Formula
 
     try:
         read = Formula.read(text, ["party", "year", "a`b", "__import__"], "shares")
-    except sj.InputError as error:
-        assert "\n" not in str(error).replace(repr(text), "")
-    else:
-        assert {*read.columns} <= {"party", "year", "__import__"}
+    except sj.InputError:
+        return
+    assert {*read.columns} <= {"party", "year", "__import__"}
 
 
 def test_names_of_columns_are_never_evaluated(tmp_path: Path) -> None:
@@ -377,7 +390,9 @@ def test_names_of_columns_are_never_evaluated(tmp_path: Path) -> None:
     table = TABLE.assign(**{name: RANDOM.random(M) for name in names})
     given = {"metadata": names, "stop_words": "none", "max_df": 1.0}
     model = sj.fit(table, tmp_path / "m", K, min_df=1, progress=False, text="text", id="id", **given)
-    found = model.effects("`open('evil', 'w')` + log(`log` + 1) + `a b`:a_b + x.y + log(`x.y`) + `C` + `]\"'`")
+    found = model.effects(
+        "`open('evil', 'w')` + log(`log` + 1) + `a b`:a_b + x.y + log(`x.y`) + `C` + `]\"'`"
+    )
     assert not Path("evil").exists()
     assert sorted(found.terms) == sorted(
         ["Intercept", "open('evil', 'w')", "log(`log` + 1)", "x.y", "log(`x.y`)", "C", "]\"'", "a b:a_b"]
@@ -427,7 +442,10 @@ def test_the_verb(folder: Path, model: sj.TopicModel, tmp_path: Path, invoke: Co
     found = json.loads(printed("--formula", "party", "--json", "--topics", "2,1", "--draws", "3"))
     assert [one["topic"] for one in found] == [2, 2, 2, 1, 1, 1]
     out = tmp_path / "effects.parquet"
-    assert printed("--formula", "party", "--cluster", "speaker", "--out", out) == f"effects: {out} ({3 * K} rows)\n"
+    assert (
+        printed("--formula", "party", "--cluster", "speaker", "--out", out)
+        == f"effects: {out} ({3 * K} rows)\n"
+    )
     given = ("effects", folder / "model", folder / "shares.parquet", "--formula")
     refused(invoke(*given, "party", "--topics", "9"), 2, "there is no topic 9")
     refused(invoke(*given, "party", "--topics", "x"), 2, "--topics is 'x'; give numbers of topics")
@@ -447,7 +465,9 @@ def test_pictures(model: sj.TopicModel) -> None:
     assert figure.axes[0].get_title() == "Parties"
     assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == ["green", "left", "right"]
     assert sj.plot_effects(found, ax=figure.axes[0]) is figure
-    with pytest.raises(sj.InputError, match="has 19 terms; a picture of coefficients has 1 to 12: name a covariate"):
+    with pytest.raises(
+        sj.InputError, match="has 19 terms; a picture of coefficients has 1 to 12: name a covariate"
+    ):
         model.plot_effects("speaker")
 
 
@@ -456,7 +476,9 @@ def _first_share(found: sj.Effects, party: str) -> float:
     return float(frame.loc[frame["topic"] == 1, "share"].iloc[0])
 
 
-def test_the_report_has_a_table_of_effects(folder: Path, model: sj.TopicModel, invoke: Command, tmp_path: Path) -> None:
+def test_the_report_has_a_table_of_effects(
+    folder: Path, model: sj.TopicModel, invoke: Command, tmp_path: Path
+) -> None:
     shares, page = folder / "shares.parquet", tmp_path / "page.html"
     sj.report(model, page, shares=shares, effects="party + year")
     text = page.read_text(encoding="utf-8").partition('<section id="effects"')[2].partition("</section>")[0]

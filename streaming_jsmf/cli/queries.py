@@ -1,4 +1,4 @@
-"""The verbs ``documents``, ``over-time`` and ``effects``, which answer with a table: printed as text, CSV or JSON, or written."""
+"""The verbs ``documents``, ``over-time`` and ``effects``, whose tables are printed as text, CSV or JSON, or written."""
 
 from __future__ import annotations
 

@@ -86,7 +86,9 @@ class Covariate:
 
     def _too_many(self, levels: str, documents: int | None) -> InputError:
         among = "" if documents is None else f" in {documents:,} documents"
-        advice = f"; texts that are numbers or dates become such by ingest with {option.date_format('FORMAT')}"
+        advice = (
+            f"; texts that are numbers or dates become such by ingest with {option.date_format('FORMAT')}"
+        )
         return InputError(
             f"column {self.name!r} has {levels} levels{among}, too many to compare; give a column of classes or numbers"
             + advice * is_text(self.kind)
@@ -97,7 +99,7 @@ class Covariate:
         return sorted(self.levels)
 
     def as_factor(self, values: NDArray[Any]) -> Any:
-        """The values as formulaic takes them: all levels of texts are known, and whole numbers of ``C`` are integers."""
+        """The values as formulaic takes them: texts with all levels, and whole numbers of ``C`` as integers."""
         import pandas as pd
 
         if self.is_text:
@@ -110,7 +112,7 @@ def present(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Which values are not missing."""
     if values.dtype == object:
         return np.array([value is not None for value in values], bool)
-    return ~np.isnan(values)
+    return np.asarray(~np.isnan(values))
 
 
 def decimal_years(times: NDArray[Any]) -> Floats:
@@ -166,7 +168,9 @@ class Covariates:
             if cluster is not None:
                 own = table.column(cluster).combine_chunks()
                 if not has_groups(own.type):
-                    raise InputError(f"column {cluster!r} of {shares.path} makes no clusters; give texts or numbers")
+                    raise InputError(
+                        f"column {cluster!r} of {shares.path} makes no clusters; give texts or numbers"
+                    )
                 complete &= np.asarray(own.is_valid())
                 groups.update(own.filter(pa.array(complete)).to_pylist())
             for name, one in columns.items():
@@ -184,7 +188,9 @@ class Covariates:
         made, rows = Design.of(formula, sample.whole(columns))
         if not len(rows):
             raise InputError(f"{option.formula} {text!r} is infinite or no number in all documents")
-        return cls(columns, made, orthogonalizing(rows), cluster, {value: i for i, value in enumerate(groups)})
+        return cls(
+            columns, made, orthogonalizing(rows), cluster, {value: i for i, value in enumerate(groups)}
+        )
 
     @property
     def names(self) -> list[str]:
@@ -215,7 +221,10 @@ def _report(columns: Mapping[str, Covariate], documents: int, left_out: int) -> 
     for one in columns.values():
         if one.missing:
             logger.warning(
-                "effects: documents without %s, which are left out: %s of %s", one.name, f"{one.missing:,}", f"{documents:,}"
+                "effects: documents without %s, which are left out: %s of %s",
+                one.name,
+                f"{one.missing:,}",
+                f"{documents:,}",
             )
         if gone := sorted(map(str, one.every_level - {*one.levels})):
             logger.warning(
@@ -224,7 +233,11 @@ def _report(columns: Mapping[str, Covariate], documents: int, left_out: int) -> 
                 ", ".join(gone[:9]) + ", ..." * (len(gone) > 9),
             )
     if left_out and left_out > max((one.missing for one in columns.values()), default=0):
-        logger.warning("effects: documents without one or more of these, left out: %s of %s", f"{left_out:,}", f"{documents:,}")
+        logger.warning(
+            "effects: documents without one or more of these, left out: %s of %s",
+            f"{left_out:,}",
+            f"{documents:,}",
+        )
 
 
 @dataclass
@@ -252,7 +265,9 @@ class _Sample:
     def _note(self, values: Values, rows: NDArray[np.intp], covariate: Covariate) -> None:
         name, own = covariate.name, values[covariate.name]
         if covariate.has_levels:
-            found, first = np.unique(own[rows].astype(str) if covariate.is_text else own[rows], return_index=True)
+            found, first = np.unique(
+                own[rows].astype(str) if covariate.is_text else own[rows], return_index=True
+            )
             for level, row in zip(found.tolist(), rows[first], strict=True):
                 if (name, level) not in self.notable:
                     self.notable[name, level] = {other: one[row] for other, one in values.items()}
@@ -266,6 +281,8 @@ class _Sample:
         """The values of the documents as formulaic takes them."""
         added = [*self.notable.values()] if self.step > 1 else []
         return {
-            name: one.as_factor(np.append(self.values[name], np.array([row[name] for row in added], self.values[name].dtype)))
+            name: one.as_factor(
+                np.append(self.values[name], np.array([row[name] for row in added], self.values[name].dtype))
+            )
             for name, one in columns.items()
         }

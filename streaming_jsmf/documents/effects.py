@@ -63,8 +63,13 @@ class Effects:
     covariates: Covariates = field(repr=False)
 
     @property
+    def errors(self) -> Floats:
+        """Standard errors of the coefficients, (G, p)."""
+        return np.sqrt(np.diagonal(self.covariances, axis1=1, axis2=2))
+
+    @property
     def frame(self) -> pd.DataFrame:
-        """A row per topic and term: ``topic``, ``label``, ``term``, ``estimate``, ``error``, ``lower``, ``upper``, ``n``.
+        """A row per topic and term, with the columns ``topic, label, term, estimate, error, lower, upper, n``.
 
         Dropped terms have no estimate.
         """
@@ -73,10 +78,13 @@ class Effects:
     def table(self) -> Any:
         """``frame`` as an Arrow table."""
         unknown = np.tile(np.isin(self.terms, self.dropped), len(self.topics))
-        errors = np.sqrt(np.diagonal(self.covariances, axis1=1, axis2=2))
         columns: dict[str, Any] = self._topics(len(self.terms))
         columns["term"] = pa.array([*self.terms] * len(self.topics), pa.string())
-        estimates = {"estimate": self.coefficients, "error": errors, **self._interval(self.coefficients, errors)}
+        estimates = {
+            "estimate": self.coefficients,
+            "error": self.errors,
+            **self._interval(self.coefficients, self.errors),
+        }
         columns |= {name: pa.array(values.ravel(), mask=unknown) for name, values in estimates.items()}
         return pa.table(columns | {"n": np.full(unknown.size, self.documents)})
 
@@ -99,15 +107,24 @@ class Effects:
         """``predicted`` as an Arrow table."""
         columns, given = self.covariates.columns, dict(at or {})
         if unknown := [name for name in (variable, *given) if name not in columns]:
-            raise InputError(f"{unknown[0]!r} is no covariate of {self.formula!r}; it has {', '.join(columns)}")
+            raise InputError(
+                f"{unknown[0]!r} is no covariate of {self.formula!r}; it has {', '.join(columns)}"
+            )
         wanted = {name: _values_at(one, given[name]) for name, one in columns.items() if name in given}
         wanted.setdefault(variable, _values_over(columns[variable]))
         wanted |= {name: [_typical(one)] for name, one in columns.items() if name not in wanted}
         rows = [*zip(*product(*wanted.values()), strict=True)]
-        by_name = {name: np.array(values, object if columns[name].is_text else float) for name, values in zip(wanted, rows, strict=True)}
-        design, finite = self.covariates.design.matrix({name: columns[name].as_factor(values) for name, values in by_name.items()})
+        by_name = {
+            name: np.array(values, object if columns[name].is_text else float)
+            for name, values in zip(wanted, rows, strict=True)
+        }
+        design, finite = self.covariates.design.matrix(
+            {name: columns[name].as_factor(values) for name, values in by_name.items()}
+        )
         if not finite.all():
-            raise InputError(f"{self.formula!r} is infinite or no number for these values of {', '.join(given) or variable}")
+            raise InputError(
+                f"{self.formula!r} is infinite or no number for these values of {', '.join(given) or variable}"
+            )
         shares = self.coefficients @ design.T
         errors = np.sqrt(np.maximum(np.einsum("mi,kij,mj->km", design, self.covariances, design), 0.0))
         shown = {name: by_name[name] for name in dict.fromkeys([variable, *given])}
@@ -130,9 +147,12 @@ class Effects:
 
 
 def _values_over(covariate: Covariate) -> list[Any]:
-    if covariate.has_levels:
-        return covariate.ordered_levels
-    return np.linspace(covariate.low, covariate.high, POINTS).tolist()
+    """The levels, or numbers from the least to the largest."""
+    return (
+        covariate.ordered_levels
+        if covariate.has_levels
+        else [*np.linspace(covariate.low, covariate.high, POINTS)]
+    )
 
 
 def _typical(covariate: Covariate) -> Any:
@@ -224,7 +244,9 @@ def _chosen(found: ModelShares, topics: Sequence[int] | None) -> list[int]:
 def _require_room(covariates: Covariates, responses: int) -> None:
     terms, clusters = len(covariates.design.terms), len(covariates.clusters)
     if covariates.cluster is not None and clusters < 2:
-        raise InputError(f"column {covariates.cluster!r} has {clusters} value; errors by cluster need two or more")
+        raise InputError(
+            f"column {covariates.cluster!r} has {clusters} value; errors by cluster need two or more"
+        )
     numbers = responses * terms * max(terms, clusters)
     if numbers > MOST_SUMS:
         what = f"{clusters:,} clusters" if clusters > terms else f"{terms:,} terms"
@@ -242,8 +264,8 @@ def _unbiased(found: ModelShares, groups: Sequence[Sequence[int]], corpus: Any) 
     if mixed:
         numbers = ", ".join(str(groups[place][0]) for place in mixed)
         raise InputError(
-            f"topics that cannot be told from the others by their words: {numbers}; merge them with those that have the "
-            "same words, or leave them out"
+            f"topics that cannot be told from the others by their words: {numbers}; merge them with those that have "
+            "the same words, or leave them out"
         )
     counted = (topics.word_topic.sum(axis=1) > 0).astype(np.float64)
 
@@ -324,7 +346,12 @@ def _count(what: str, documents: int) -> None:
 
 
 def _effects(
-    found: ModelShares, chosen: Sequence[int], covariates: Covariates, solution: Solution, scores: Scores, draws: int
+    found: ModelShares,
+    chosen: Sequence[int],
+    covariates: Covariates,
+    solution: Solution,
+    scores: Scores,
+    draws: int,
 ) -> Effects:
     """The regressions of the draws combined, in terms of the formula."""
     change, terms, n_topics = covariates.change, covariates.design.terms, len(chosen)
@@ -335,7 +362,8 @@ def _effects(
     dropped = tuple(term for term, kept in zip(terms, solution.kept, strict=True) if not kept)
     if dropped:
         logger.warning(
-            "effects: terms that depend on those before them, or that no document has, are left out: %s", ", ".join(dropped)
+            "effects: terms that depend on those before them, or that no document has, are left out: %s",
+            ", ".join(dropped),
         )
     freedom = scores.n_clusters - 1 if scores.n_clusters else solution.freedom
     return Effects(

@@ -31,7 +31,17 @@ CONTRASTS = ("SAS", "diff", "helmert", "poly", "sum", "treatment")
 MOST_CHARACTERS, MOST_POWER, MOST_PARTS = 2_000, 5, 100
 _OPERATORS = {"+", "-", "*", "/", ":", "^", "**"}
 _EXPRESSIONS = (
-    *(ast.Expression, ast.Call, ast.keyword, ast.Name, ast.Constant, ast.List, ast.Tuple, ast.Load, ast.Attribute),
+    *(
+        ast.Expression,
+        ast.Call,
+        ast.keyword,
+        ast.Name,
+        ast.Constant,
+        ast.List,
+        ast.Tuple,
+        ast.Load,
+        ast.Attribute,
+    ),
     *(ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.UnaryOp, ast.UAdd, ast.USub),
     *(ast.Compare, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE),
 )
@@ -66,7 +76,9 @@ class Formula:
             )
         aliases: dict[str, str] = {}
         # A formula of R may begin with ~; the topics stand before it.
-        expression = re.sub("`([^`]*)`", lambda found: _alias(found[1], aliases, known), text.strip().removeprefix("~"))
+        expression = re.sub(
+            "`([^`]*)`", lambda found: _alias(found[1], aliases, known), text.strip().removeprefix("~")
+        )
         found = _Reading(text, known, where, aliases)
         try:
             for token in tokenize(expression):
@@ -75,7 +87,9 @@ class Formula:
         except (FormulaicError, SyntaxError, RecursionError, ValueError) as error:
             raise InputError(f"{option.formula} {text!r} cannot be read: {_reason(error)}") from error
         if not found.columns:
-            raise InputError(f"{option.formula} {text!r} has no covariate; give columns, such as party + year")
+            raise InputError(
+                f"{option.formula} {text!r} has no covariate; give columns, such as party + year"
+            )
         plain, coded = frozenset(found.plain), frozenset(found.coded)
         return cls(text, expression, aliases, tuple(found.columns), plain, coded)
 
@@ -89,7 +103,8 @@ class Formula:
     def shown(self, name: str) -> str:
         """A text of formulaic with the names of the columns, in backticks within functions."""
         for alias, original in self.aliases.items():
-            name = re.sub(rf"(^|:){alias}(?=$|[:\[])", lambda found, own=original: found[1] + own, name)
+            alone = re.compile(rf"(^|:){alias}(?=$|[:\[])")
+            name = alone.sub(lambda found: f"{found[1]}{original}", name)  # noqa: B023  (called at once)
             name = name.replace(alias, f"`{original}`")
         return name
 
@@ -184,7 +199,9 @@ class _Reading:
             given = [*node.args[1:2], *(one.value for one in node.keywords if one.arg in ("df", "degree"))]
             numbers = [one.value for one in given if isinstance(one, ast.Constant)]
             if any(isinstance(one, int | float) and one > MOST_PARTS for one in numbers):
-                raise InputError(f"{ast.unparse(node)} has more than {MOST_PARTS} columns; give a smaller number")
+                raise InputError(
+                    f"{ast.unparse(node)} has more than {MOST_PARTS} columns; give a smaller number"
+                )
 
     def contrast(self, node: ast.Attribute) -> None:
         if not (isinstance(node.value, ast.Name) and node.value.id == "contr" and node.attr in CONTRASTS):
@@ -197,14 +214,19 @@ class _Reading:
         # Texts are names of levels or of ways to extrapolate; formulaic puts them into an expression in quotes.
         if isinstance(value, str) and (set(value) & set("\"'\\{}`") or not value.isprintable()):
             raise self.refused(value)
-        if not isinstance(value, str | int | float | None) or abs(value if isinstance(value, int) else 0) > 1e15:
+        if (
+            not isinstance(value, str | int | float | None)
+            or abs(value if isinstance(value, int) else 0) > 1e15
+        ):
             raise self.refused(str(value)[:40])
 
     def power(self, node: ast.BinOp) -> None:
         exponent = node.right
         if not (isinstance(exponent, ast.Constant) and isinstance(exponent.value, int | float)):
             raise self.refused(ast.unparse(node))
-        if abs(exponent.value) > 2 * MOST_POWER or not any(isinstance(one, ast.Name) for one in ast.walk(node.left)):
+        if abs(exponent.value) > 2 * MOST_POWER or not any(
+            isinstance(one, ast.Name) for one in ast.walk(node.left)
+        ):
             raise self.refused(ast.unparse(node))
 
 
@@ -239,7 +261,7 @@ class Design:
         with _evaluated(self.formula):
             made = self.specification.get_model_matrix(self.formula.frame(columns), context={})
         rows = np.asarray(made, np.float64).reshape(-1, len(self.terms))
-        return rows, np.isfinite(rows).all(axis=1)
+        return rows, np.asarray(np.isfinite(rows).all(axis=1))
 
 
 @contextmanager
@@ -251,7 +273,9 @@ def _evaluated(formula: Formula) -> Iterator[None]:
         with np.errstate(all="ignore"):
             yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, FormulaicError) as error:
-        raise InputError(f"{option.formula} {formula.text!r} cannot be evaluated: {formula.shown(_reason(error))}") from error
+        raise InputError(
+            f"{option.formula} {formula.text!r} cannot be evaluated: {formula.shown(_reason(error))}"
+        ) from error
 
 
 def _reason(error: Exception) -> str:

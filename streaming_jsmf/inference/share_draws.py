@@ -49,7 +49,9 @@ def _log_gamma_draw(shape: float, state: np.uint64) -> tuple[float, np.uint64]:
 
 
 @compiled(nogil=True)
-def draw_shares(parameters: Floats, seed: np.uint64, first: np.uint64, draw: np.uint64, shares: Floats) -> None:
+def draw_shares(
+    parameters: Floats, seed: np.uint64, first: np.uint64, draw: np.uint64, shares: Floats
+) -> None:
     """Set ``shares`` (M, K) to a draw from Dirichlet distributions with ``parameters`` (M, K), 0 for absent topics.
 
     ``first`` is the number of the first document; documents do not depend on each other.

@@ -26,7 +26,9 @@ DEPENDENT = 1e-9
 MIXED = 1e-6
 
 
-def estimating(word_topic: Floats, share: Floats, groups: Sequence[Sequence[int]]) -> tuple[Floats, list[int]]:
+def estimating(
+    word_topic: Floats, share: Floats, groups: Sequence[Sequence[int]]
+) -> tuple[Floats, list[int]]:
     """A' (N, G) for sums over groups of topics, and the positions of groups that cannot be told from others.
 
     ``word_topic`` is B (N, K), ``share`` are the shares pi of the topics in the corpus (K,). Words without a topic have

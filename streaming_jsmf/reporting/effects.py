@@ -73,7 +73,7 @@ def _coefficients(effects: Effects, ax: Axes) -> None:
             "covariate, whose expected shares are drawn"
         )
     values = 100 * effects.coefficients[:, shown]
-    errors = 100 * np.sqrt(np.diagonal(effects.covariances, axis1=1, axis2=2)[:, shown])
+    errors = 100 * effects.errors[:, shown]
     strength = np.abs(values / np.maximum(errors, 1e-300)).max(axis=1)
     chosen = np.sort(np.argsort(-strength, kind="stable")[:MOST_TOPICS])
     places = np.arange(len(chosen))
@@ -90,13 +90,15 @@ def _coefficients(effects: Effects, ax: Axes) -> None:
             label=_plain(effects.terms[term])[:NAME_LENGTH],
         )
     ax.axvline(0.0, color="#777777", lw=0.8)
-    ax.set_yticks(places, [_name(effects.topics[topic], effects.labels[topic]) for topic in chosen], fontsize=8)
+    ax.set_yticks(
+        places, [_name(effects.topics[topic], effects.labels[topic]) for topic in chosen], fontsize=8
+    )
     ax.invert_yaxis()
     ax.set_xlabel("effect on the share, percentage points, with intervals of 95 %")
 
 
 def _curves(predicted: pd.DataFrame, variable: str, ax: Axes) -> None:
-    others = [name for name in predicted.columns[3:-3]]
+    others = [*predicted.columns[3:-3]]
     spread = predicted.groupby("topic")["share"].agg(np.ptp)
     chosen = sorted(spread.sort_values(ascending=False, kind="stable").index[:LARGEST])
     lines = [*_lines(predicted[predicted["topic"].isin(chosen)], others)]
@@ -110,7 +112,9 @@ def _curves(predicted: pd.DataFrame, variable: str, ax: Axes) -> None:
             ax.fill_between(rows[variable], lower, upper, color=color, alpha=0.2, lw=0)
         else:
             places = np.arange(len(rows)) + (line - (len(lines) - 1) / 2) * 0.6 / len(lines)
-            ax.errorbar(places, share, [share - lower, upper - share], fmt="o", color=color, capsize=2, label=name)
+            ax.errorbar(
+                places, share, [share - lower, upper - share], fmt="o", color=color, capsize=2, label=name
+            )
     if not numbers:
         ax.set_xticks(range(len(levels)), [_plain(level)[:NAME_LENGTH] for level in levels])
     ax.set_xlabel(_plain(variable))
@@ -120,5 +124,5 @@ def _curves(predicted: pd.DataFrame, variable: str, ax: Axes) -> None:
 def _lines(predicted: pd.DataFrame, others: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:
     """The rows of each topic and combination of other covariates, with their name."""
     for key, rows in predicted.groupby(["topic", *others], sort=True):
-        values = "".join(f", {_plain(value)}" for value in key[1:])  # type: ignore[index]
-        yield _name(int(key[0]), str(rows["label"].iloc[0])) + values, rows  # type: ignore[index]
+        values = "".join(f", {_plain(value)}" for value in key[1:])
+        yield _name(int(key[0]), str(rows["label"].iloc[0])) + values, rows

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -118,9 +118,10 @@ def _changes(contents: Contents) -> dict[str, Any]:
 
 def _effect_rows(effects: Effects) -> Iterator[dict[str, Any]]:
     """The coefficients of each topic except the constant, with half of their intervals."""
-    errors = np.sqrt(np.diagonal(effects.covariances, axis1=1, axis2=2))
     shown = [i for i, term in enumerate(effects.terms) if term not in ("Intercept", *effects.dropped)]
-    topics = zip(effects.topics, effects.labels, effects.coefficients, effects.quantile * errors, strict=True)
+    topics = zip(
+        effects.topics, effects.labels, effects.coefficients, effects.quantile * effects.errors, strict=True
+    )
     for number, label, values, half in topics:
         terms = [
             {"name": effects.terms[i], "value": values[i], "half": half[i], "clear": abs(values[i]) > half[i]}

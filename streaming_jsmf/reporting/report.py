@@ -122,7 +122,9 @@ def _page(model: StorePath, options: dict[str, Any]) -> str:
             groups=groups,
             documents=documents,
             outliers=outliers,
-            effects=wanted.effects and effects(paths[own], wanted.shares, wanted.effects, corpus=wanted.corpus),
+            effects=None
+            if wanted.effects is None
+            else effects(paths[own], wanted.shares, wanted.effects, corpus=wanted.corpus),
             # The shares of two topics are points on a line.
             scatter=map_documents(found.of_shown) if len(contents.topics) > 2 else None,
         )
