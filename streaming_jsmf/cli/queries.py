@@ -310,7 +310,7 @@ def _change(value: float | None, error: float | None) -> str:
 
 @verb(
     'streaming-jsmf effects MODEL SHARES.parquet --formula "party + year"',
-    'streaming-jsmf effects MODEL SHARES.parquet --formula "party * bs(year, df=4)" --cluster speaker --csv',
+    'streaming-jsmf effects MODEL SHARES --formula "party * year" --cluster speaker',
     long=False,
 )
 @path("model")

@@ -101,37 +101,36 @@ class Effects:
         --------
         >>> effects.predicted("year", at={"party": ["left", "right"]})  # doctest: +SKIP
         """
-        return frame(self.predictions(variable, at))
+        values = self._grid(variable, dict(at or {}))
+        columns = self.covariates.columns
+        design, finite = self.covariates.design.matrix(
+            {name: columns[name].as_factor(own) for name, own in values.items()}
+        )
+        if not finite.all():
+            raise InputError(f"{self.formula!r} is infinite or no number for these values")
+        shares = self.coefficients @ design.T
+        squares = np.einsum("mi,kij,mj->km", design, self.covariances, design)
+        numbers = {"share": shares, **self._interval(shares, np.sqrt(np.maximum(squares, 0.0)))}
+        found = self._topics(len(design))
+        for name in dict.fromkeys([variable, *(at or {})]):
+            found[name] = pa.array([*values[name]] * len(self.topics))
+        return frame(pa.table(found | {name: pa.array(own.ravel()) for name, own in numbers.items()}))
 
-    def predictions(self, variable: str, at: Mapping[str, Any] | None = None) -> Any:
-        """``predicted`` as an Arrow table."""
-        columns, given = self.covariates.columns, dict(at or {})
+    def _grid(self, variable: str, given: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """The values of all covariates for which shares are expected."""
+        columns = self.covariates.columns
         if unknown := [name for name in (variable, *given) if name not in columns]:
             raise InputError(
                 f"{unknown[0]!r} is no covariate of {self.formula!r}; it has {', '.join(columns)}"
             )
-        wanted = {name: _values_at(one, given[name]) for name, one in columns.items() if name in given}
+        wanted = {name: _values_at(columns[name], values) for name, values in given.items()}
         wanted.setdefault(variable, _values_over(columns[variable]))
         wanted |= {name: [_typical(one)] for name, one in columns.items() if name not in wanted}
-        rows = [*zip(*product(*wanted.values()), strict=True)]
-        by_name = {
-            name: np.array(values, object if columns[name].is_text else float)
-            for name, values in zip(wanted, rows, strict=True)
+        rows = zip(*product(*wanted.values()), strict=True)
+        return {
+            name: np.array(own, object if columns[name].is_text else float)
+            for name, own in zip(wanted, rows, strict=True)
         }
-        design, finite = self.covariates.design.matrix(
-            {name: columns[name].as_factor(values) for name, values in by_name.items()}
-        )
-        if not finite.all():
-            raise InputError(
-                f"{self.formula!r} is infinite or no number for these values of {', '.join(given) or variable}"
-            )
-        shares = self.coefficients @ design.T
-        errors = np.sqrt(np.maximum(np.einsum("mi,kij,mj->km", design, self.covariances, design), 0.0))
-        shown = {name: by_name[name] for name in dict.fromkeys([variable, *given])}
-        found = self._topics(len(design))
-        found |= {name: pa.array([*values] * len(self.topics)) for name, values in shown.items()}
-        numbers = {"share": shares, **self._interval(shares, errors)}
-        return pa.table(found | {name: pa.array(values.ravel()) for name, values in numbers.items()})
 
     def _topics(self, repeats: int) -> dict[str, Any]:
         return {

@@ -52,6 +52,7 @@ from streaming_jsmf.topics.store import (
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 #: Number of topics, the largest ones, in a representation.
@@ -273,8 +274,7 @@ class TopicModel:
     def effects(self, formula: str, shares: Any = None, **options: Any) -> Effects:
         """Return the effects of covariates of documents on topic shares; see the function ``effects``.
 
-        ``shares`` are those of ``documents``: by default of the corpus of ``fit``. Other options are those of the
-        function: ``topics``, ``cluster``, ``corpus``, ``draws`` and ``seed``.
+        ``shares`` are what ``transform`` wrote, by default those of the corpus of ``fit``.
 
         Examples
         --------
@@ -296,9 +296,9 @@ class TopicModel:
         shares: Any = None,
         **options: Any,
     ) -> pd.DataFrame:
-        """Return the expected topic shares over a covariate of ``formula``; ``effects(formula).predicted`` reuses one.
+        """Return the expected topic shares over a covariate of ``formula``; see ``effects`` and ``Effects.predicted``.
 
-        See ``effects``, whose options these are, and ``Effects.predicted``.
+        ``effects(formula).predicted(variable)`` does not compute the effects again for each call.
 
         Examples
         --------
@@ -307,18 +307,25 @@ class TopicModel:
         return self.effects(formula, shares, **options).predicted(variable, at)
 
     def plot_effects(
-        self, formula: str, variable: str | None = None, *, shares: Any = None, **options: Any
+        self,
+        formula: str,
+        variable: str | None = None,
+        *,
+        at: Mapping[str, Any] | None = None,
+        ax: Axes | None = None,
+        figsize: tuple[float, float] = (8.0, 4.5),
+        title: str | None = None,
+        shares: Any = None,
+        **options: Any,
     ) -> Figure:
         """Draw effects, or with ``variable`` the expected shares over it, as the function ``plot_effects``.
-
-        Options are those of ``effects`` and of the function.
 
         Examples
         --------
         >>> model.plot_effects("party * year", "year", at={"party": ["left", "right"]})  # doctest: +SKIP
         """
-        drawing = {name: options.pop(name) for name in ("at", "ax", "figsize", "title") if name in options}
-        return plot_effects(self.effects(formula, shares, **options), variable, **drawing)
+        found = self.effects(formula, shares, **options)
+        return plot_effects(found, variable, at=at, ax=ax, figsize=figsize, title=title)
 
     def document_map(
         self, shares: Any = None, *, number: int = SAMPLED, seed: int = 0, **options: Any
