@@ -333,7 +333,7 @@ def test_expected_shares_over_a_covariate(folder: Path, model: sj.TopicModel) ->
 REFUSED = {
     "partty": "has no column 'partty'; did you mean 'party'?",
     "`two wrds`": "has no column 'two wrds'; did you mean 'two words'?",
-    "": "formula has 0 characters; give covariates",
+    "": "the formula has 0 characters; give covariates",
     "1": "has no covariate; give columns",
     "party:": "cannot be read: Operator `:` has",
     "bs(year, df=4": "cannot be read",

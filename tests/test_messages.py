@@ -165,7 +165,7 @@ OF_MANY_VERBS = {
         "reduce",
         "topics",
     ),
-    *("merge_similar", "label", "alpha", "vanished", "steps", "shares"),
+    *("merge_similar", "label", "alpha", "vanished", "steps", "shares", "effects"),
 }
 
 

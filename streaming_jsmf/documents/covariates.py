@@ -187,7 +187,7 @@ class Covariates:
                 one.median = float(np.median(sample.values[one.name]))
         made, rows = Design.of(formula, sample.whole(columns))
         if not len(rows):
-            raise InputError(f"{option.formula} {text!r} is infinite or no number in all documents")
+            raise InputError(f"the formula {text!r} is infinite or no number in all documents")
         return cls(
             columns, made, orthogonalizing(rows), cluster, {value: i for i, value in enumerate(groups)}
         )

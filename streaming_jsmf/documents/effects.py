@@ -329,7 +329,7 @@ def _regressed(responses: Responses, covariates: Covariates, n_responses: int) -
     _count("for which a term is infinite or no number", infinite)
     if normal.n_rows <= len(change):
         raise InputError(
-            f"{option.formula} has {len(change)} terms for {normal.n_rows} documents; give fewer terms"
+            f"the formula has {len(change)} terms for {normal.n_rows} documents; give fewer terms"
         )
     solution = normal.solved()
     scores = Scores.zeros(solution, len(covariates.clusters))

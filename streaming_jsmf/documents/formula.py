@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.errors import InputError, first_line, option
+from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.linalg.typing import Floats
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Formula:
 
         if not text.strip() or len(text) > MOST_CHARACTERS:
             raise InputError(
-                f"{option.formula} has {len(text)} characters; give covariates, such as party + bs(year, df=4)"
+                f"the formula has {len(text)} characters; give covariates, such as party + bs(year, df=4)"
             )
         aliases: dict[str, str] = {}
         # A formula of R may begin with ~; the topics stand before it.
@@ -85,10 +85,10 @@ class Formula:
                 found.add(token.kind.value, token.token)
             Parsed(expression)
         except (FormulaicError, SyntaxError, RecursionError, ValueError) as error:
-            raise InputError(f"{option.formula} {text!r} cannot be read: {_reason(error)}") from error
+            raise InputError(f"the formula {text!r} cannot be read: {_reason(error)}") from error
         if not found.columns:
             raise InputError(
-                f"{option.formula} {text!r} has no covariate; give columns, such as party + year"
+                f"the formula {text!r} has no covariate; give columns, such as party + year"
             )
         plain, coded = frozenset(found.plain), frozenset(found.coded)
         return cls(text, expression, aliases, tuple(found.columns), plain, coded)
@@ -147,7 +147,7 @@ class _Reading:
 
     def refused(self, what: str) -> InputError:
         return InputError(
-            f"{option.formula} {self.text!r} has {what!r}; it may have columns (with other names than words in "
+            f"the formula {self.text!r} has {what!r}; it may have columns (with other names than words in "
             f"backticks), 0, 1, + - * / : ^ ( ), numbers within functions, and the functions {', '.join(FUNCTIONS)}"
         )
 
@@ -206,7 +206,7 @@ class _Reading:
     def contrast(self, node: ast.Attribute) -> None:
         if not (isinstance(node.value, ast.Name) and node.value.id == "contr" and node.attr in CONTRASTS):
             raise InputError(
-                f"{option.formula} {self.text!r} has {ast.unparse(node)!r}; put a name with a dot in backticks: "
+                f"the formula {self.text!r} has {ast.unparse(node)!r}; put a name with a dot in backticks: "
                 f"`{ast.unparse(node)}`"
             )
 
@@ -274,7 +274,7 @@ def _evaluated(formula: Formula) -> Iterator[None]:
             yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, FormulaicError) as error:
         raise InputError(
-            f"{option.formula} {formula.text!r} cannot be evaluated: {formula.shown(_reason(error))}"
+            f"the formula {formula.text!r} cannot be evaluated: {formula.shown(_reason(error))}"
         ) from error
 
 
