@@ -87,9 +87,7 @@ class Formula:
         except (FormulaicError, SyntaxError, RecursionError, ValueError) as error:
             raise InputError(f"the formula {text!r} cannot be read: {_reason(error)}") from error
         if not found.columns:
-            raise InputError(
-                f"the formula {text!r} has no covariate; give columns, such as party + year"
-            )
+            raise InputError(f"the formula {text!r} has no covariate; give columns, such as party + year")
         plain, coded = frozenset(found.plain), frozenset(found.coded)
         return cls(text, expression, aliases, tuple(found.columns), plain, coded)
 
