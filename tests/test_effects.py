@@ -270,13 +270,17 @@ def test_what_is_left_out_is_counted(
     found = sj.effects(model, tmp_path / "shares.parquet", "party + year + log(zero)", corpus=corpus)
     assert caplog.messages == [
         f"effects: documents without party, which are left out: 2 of {M}",
-        "effects: levels of party that only documents without other covariates have, left out: only here",
         f"effects: documents without year, which are left out: 2 of {M}",
-        f"effects: documents without one or more of these, left out: 4 of {M}",
+        f"effects: documents without one or more of these: 4 of {M}",
+        "effects: levels of party that only documents without other covariates have, left out: only here",
         "effects: documents without words of the model, which are left out: 1",
         "effects: documents for which a term is infinite or no number, which are left out: 24",
     ]
     assert found.documents == M - 4 - 1 - 24
+    caplog.clear()
+    by = sj.effects(model, tmp_path / "shares.parquet", "zero", corpus=corpus, cluster="party")
+    assert caplog.messages[0] == f"effects: documents without party, which are left out: 2 of {M}"
+    assert by.documents == M - 2 - 1
     assert found.terms == ("Intercept", "party[T.left]", "party[T.right]", "year", "log(zero)")
 
 
@@ -413,6 +417,10 @@ def test_other_refusals(folder: Path, model: sj.TopicModel, tmp_path: Path) -> N
     assert sj.effects(model, tmp_path / "other.parquet", "party", corpus=other).documents == 100
     assert sj.effects(model, tmp_path / "other.parquet", "party", draws=2).documents == 100
     assert model.effects("party", tmp_path / "other.parquet", corpus=other).documents == 100
+    sj.transform(model, other, tmp_path / "top.parquet", top=2)
+    assert sj.effects(model, tmp_path / "top.parquet", "party", corpus=other).documents == 100
+    with pytest.raises(sj.InputError, match="has only the 2 largest shares of each document; draws need all"):
+        sj.effects(model, tmp_path / "top.parquet", "party", draws=2)
     with pytest.raises(sj.InputError, match="has no column 'party'"):
         model.effects("party", texts, draws=2)
     with pytest.raises(sj.InputError, match="has 20 terms for 20 documents; give fewer terms"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,12 +64,13 @@ class Covariate:
             texts = pc.if_else(pc.equal(texts, ""), None, texts)
             return np.asarray(texts.to_numpy(zero_copy_only=False), object)
         if self.is_date:
-            return decimal_years(column.cast(pa.timestamp("s")).to_numpy(zero_copy_only=False))
-        numbers = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+            return decimal_years(column.cast(pa.timestamp("s"), safe=False).to_numpy(zero_copy_only=False))
+        numbers = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         return np.where(np.isfinite(numbers), numbers, np.nan)
 
     def add(self, values: NDArray[Any], complete: NDArray[np.bool_]) -> None:
-        """Count the levels, and widen the range, of the documents that have all covariates."""
+        """Count missing values and, of documents that have all covariates, levels; widen the range."""
+        self.missing += int((~present(values)).sum())
         if self.has_levels:
             known = values[present(values)]
             self.every_level.update(known)
@@ -123,16 +124,43 @@ def decimal_years(times: NDArray[Any]) -> Floats:
     return np.where(np.isnat(times), np.nan, years.astype(np.int64) + 1970 + part)
 
 
-def _covariate(shares: SharesFile, schema: Any, formula: Formula, name: str) -> Covariate:
-    kind = schema.field(name).type
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    known = is_text(kind) or pa.types.is_boolean(kind) or pa.types.is_integer(kind)
-    known = known or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    if not (known or pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_null(kind)):
+def _kinds(shares: SharesFile, names: Sequence[str]) -> dict[str, Any]:
+    """The Arrow types of columns, without dictionaries."""
+    if missing := [name for name in names if name not in shares.columns]:
+        raise InputError(f"{shares.path} has no column {missing[0]!r}; it has {', '.join(shares.columns)}")
+    first = next(iter(shares.tables([*dict.fromkeys(names)])), None)
+    if first is None:
+        raise InputError(f"{shares.path} has no documents; give shares of some")
+    kinds = {field.name: field.type for field in first.schema}
+    return {name: kind.value_type if pa.types.is_dictionary(kind) else kind for name, kind in kinds.items()}
+
+
+def _covariate(shares: SharesFile, kind: Any, formula: Formula, name: str) -> Covariate:
+    """A column as a covariate; ``InputError`` for one of lists, bytes and the like."""
+    types = pa.types
+    number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    text = is_text(kind) or types.is_boolean(kind) or types.is_null(kind)
+    if not (number or text or types.is_date(kind) or types.is_timestamp(kind)):
         raise InputError(
             f"column {name!r} of {shares.path} holds {kind}; covariates are texts, numbers and dates"
         )
-    return Covariate(name, pa.string() if pa.types.is_null(kind) else kind, name in formula.coded)
+    return Covariate(name, pa.string() if types.is_null(kind) else kind, name in formula.coded)
+
+
+def _read(
+    table: Any, columns: Mapping[str, Covariate], cluster: str | None
+) -> tuple[Values, NDArray[Any] | None, NDArray[np.bool_]]:
+    """The covariates and clusters of the documents of a table, and which documents have all of them."""
+    values = {name: one.values(table) for name, one in columns.items()}
+    groups = None
+    if cluster is not None:
+        found = [
+            None if value == "" or value != value else value for value in table.column(cluster).to_pylist()
+        ]
+        groups = np.empty(len(found), object)
+        groups[:] = found
+    complete = [present(own) for own in (*values.values(), *([] if groups is None else [groups]))]
+    return values, groups, np.logical_and.reduce(complete)
 
 
 @dataclass(frozen=True)
@@ -151,46 +179,35 @@ class Covariates:
     @classmethod
     def read(cls, shares: SharesFile, text: str, cluster: str | None) -> Covariates:
         """Read a formula, and fix its design by the documents; one pass over the columns that it names."""
-        known = [*shares.columns]
-        formula = Formula.read(text, known, str(shares.path))
-        if cluster is not None and cluster not in known:
-            raise InputError(f"{shares.path} has no column {cluster!r}; it has {', '.join(known)}")
-        names = [*dict.fromkeys([*formula.columns, *([cluster] if cluster else [])])]
-        columns: dict[str, Covariate] = {}
-        groups: Counter[Any] = Counter()
-        sample, documents = _Sample(), 0
-        for table in shares.tables(names):
-            columns = columns or {
-                name: _covariate(shares, table.schema, formula, name) for name in formula.columns
-            }
-            values = {name: one.values(table) for name, one in columns.items()}
-            complete = np.logical_and.reduce([present(one) for one in values.values()])
-            if cluster is not None:
-                own = table.column(cluster).combine_chunks()
-                if not has_groups(own.type):
-                    raise InputError(
-                        f"column {cluster!r} of {shares.path} makes no clusters; give texts or numbers"
-                    )
-                complete &= np.asarray(own.is_valid())
-                groups.update(own.filter(pa.array(complete)).to_pylist())
+        formula = Formula.read(text, shares.columns, str(shares.path))
+        kinds = _kinds(shares, [*formula.columns, *([cluster] if cluster else [])])
+        columns = {name: _covariate(shares, kinds[name], formula, name) for name in formula.columns}
+        if cluster and not has_groups(kinds[cluster]):
+            raise InputError(f"column {cluster!r} of {shares.path} makes no clusters; give texts or numbers")
+        clusters: dict[Any, int] = {}
+        sample, documents, unclustered = _Sample(), 0, 0
+        for table in shares.tables([*kinds]):
+            values, groups, complete = _read(table, columns, cluster)
             for name, one in columns.items():
-                one.missing += int((~present(values[name])).sum())
                 one.add(values[name], complete)
+            if groups is not None:
+                unclustered += int((~present(groups)).sum())
+                for value in groups[complete]:
+                    clusters.setdefault(value, len(clusters))
             sample.add(values, complete, columns)
             documents += table.num_rows
-        _report(columns, documents, documents - sample.n_documents)
+        missing = {name: one.missing for name, one in columns.items()}
+        _report(columns, missing | ({cluster: unclustered} if cluster else {}), documents, sample.n_documents)
         if not sample.n_documents:
             raise InputError(f"{shares.path}: no document has all covariates of {text!r}; leave some out")
         for one in columns.values():
             one.require_few(sample.n_documents)
             if not one.is_text:
                 one.median = float(np.median(sample.values[one.name]))
-        made, rows = Design.of(formula, sample.whole(columns))
+        design, rows = Design.of(formula, sample.whole(columns))
         if not len(rows):
             raise InputError(f"the formula {text!r} is infinite or no number in all documents")
-        return cls(
-            columns, made, orthogonalizing(rows), cluster, {value: i for i, value in enumerate(groups)}
-        )
+        return cls(columns, design, orthogonalizing(rows), cluster, clusters)
 
     @property
     def names(self) -> list[str]:
@@ -199,10 +216,7 @@ class Covariates:
 
     def rows(self, table: Any) -> tuple[NDArray[np.intp], Floats, Integers | None, int]:
         """Documents of a table with all covariates, their rows of the design, and clusters; how many are infinite."""
-        values = {name: one.values(table) for name, one in self.columns.items()}
-        complete = np.logical_and.reduce([present(one) for one in values.values()])
-        if self.cluster is not None:
-            complete &= np.asarray(table.column(self.cluster).combine_chunks().is_valid())
+        values, groups, complete = _read(table, self.columns, self.cluster)
         chosen = np.flatnonzero(complete)
         if not chosen.size:
             return chosen, np.zeros((0, len(self.design.terms))), None, 0
@@ -210,34 +224,35 @@ class Covariates:
             {name: one.as_factor(values[name][chosen]) for name, one in self.columns.items()}
         )
         codes = None
-        if self.cluster is not None:
-            of_rows = table.column(self.cluster).take(pa.array(chosen[finite])).to_pylist()
-            codes = np.array([self.clusters[value] for value in of_rows], np.int64)
+        if groups is not None:
+            codes = np.array([self.clusters[value] for value in groups[chosen[finite]]], np.int64)
         return chosen[finite], rows[finite], codes, int((~finite).sum())
 
 
-def _report(columns: Mapping[str, Covariate], documents: int, left_out: int) -> None:
-    """Count the documents without covariates, and name levels that only such documents have."""
-    for one in columns.values():
-        if one.missing:
+def _report(
+    columns: Mapping[str, Covariate], missing: Mapping[str, int], documents: int, complete: int
+) -> None:
+    """Count the documents without covariates or clusters, and name levels that only such documents have."""
+    for name, number in missing.items():
+        if number:
             logger.warning(
                 "effects: documents without %s, which are left out: %s of %s",
-                one.name,
-                f"{one.missing:,}",
+                name,
+                f"{number:,}",
                 f"{documents:,}",
             )
+    if sum(map(bool, missing.values())) > 1:
+        left_out = f"{documents - complete:,}"
+        logger.warning(
+            "effects: documents without one or more of these: %s of %s", left_out, f"{documents:,}"
+        )
+    for one in columns.values():
         if gone := sorted(map(str, one.every_level - {*one.levels})):
             logger.warning(
                 "effects: levels of %s that only documents without other covariates have, left out: %s",
                 one.name,
                 ", ".join(gone[:9]) + ", ..." * (len(gone) > 9),
             )
-    if left_out and left_out > max((one.missing for one in columns.values()), default=0):
-        logger.warning(
-            "effects: documents without one or more of these, left out: %s of %s",
-            f"{left_out:,}",
-            f"{documents:,}",
-        )
 
 
 @dataclass

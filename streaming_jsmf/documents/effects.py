@@ -294,6 +294,11 @@ def _corpus_of(found: ModelShares, corpus: Any) -> Corpus:
 
 def _drawn(found: ModelShares, groups: Sequence[Sequence[int]], asked: EffectsRequest) -> Responses:
     """Draws from the Dirichlet distributions of CVB0; the prior for documents without known words."""
+    if found.file.about.top is not None:
+        raise InputError(
+            f"{found.file.path} has only the {found.file.about.top} largest shares of each document; draws need all: "
+            f"run transform without {option.top}"
+        )
     draws, about, prior = asked.draws or 1, found.file.about, float(found.topics.prior.sum())
     height = max(1, MOST_RESPONSES // (about.n_topics * draws))
     seed = np.uint64(asked.seed)
