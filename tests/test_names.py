@@ -203,7 +203,15 @@ def test_effects_of_covariates(known: Known) -> None:
     found = known.model.effects("year", known.shares)
     known.require(frame_pairs(found.frame, "label"))
     known.require(frame_pairs(found.predicted("year"), "label"))
-    given = ("effects", known.model.path, known.shares, "--formula", "year", "--corpus", f"{known.model.path}.corpus")
+    given = (
+        "effects",
+        known.model.path,
+        known.shares,
+        "--formula",
+        "year",
+        "--corpus",
+        f"{known.model.path}.corpus",
+    )
     for row in (*rows_of(printed(*given, "--csv")), *json.loads(printed(*given, "--json"))):
         known.require([(row["topic"], row["label"])], some=True)
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")

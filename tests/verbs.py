@@ -43,7 +43,16 @@ simulate {}/simulated --documents 200 --vocabulary-size 60 --topics 3 --document
 #: What they leave.
 RESULTS = (
     *("corpus", "m.zarr", "f.zarr", "p.zarr", "shares", "shares.parquet", "shares.zarr", "shares.csv"),
-    *("documents.csv", "over-time.csv", "effects.csv", "report.html", "chosen/k=4", "chosen/k=6", "fitted", "simulated"),
+    *(
+        "documents.csv",
+        "over-time.csv",
+        "effects.csv",
+        "report.html",
+        "chosen/k=4",
+        "chosen/k=6",
+        "fitted",
+        "simulated",
+    ),
     *("own", "own.corpus", "text-shares"),
 )
 

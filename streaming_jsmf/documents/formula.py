@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 #: Functions that a formula may call, and contrasts of ``C``.
 FUNCTIONS = ("C", "I", "bs", "cc", "center", "cr", "cs", "exp", "log", "log10", "log2", "poly", "scale")
 CONTRASTS = ("SAS", "diff", "helmert", "poly", "sum", "treatment")
-#: Longest formula, largest power of a sum of terms, and largest number of columns or degree of a spline.
-MOST_CHARACTERS, MOST_POWER, MOST_PARTS = 2_000, 5, 100
+#: Longest formula, largest power of a sum of terms, most products, and most columns and largest degree of a spline.
+MOST_CHARACTERS, MOST_POWER, MOST_PRODUCTS, MOST_PARTS = 2_000, 5, 10, 100
 _OPERATORS = {"+", "-", "*", "/", ":", "^", "**"}
 _EXPRESSIONS = (
     *(
@@ -84,7 +84,7 @@ class Formula:
             for token in tokenize(expression):
                 found.add(token.kind.value, token.token)
             Parsed(expression)
-        except (FormulaicError, SyntaxError, RecursionError, ValueError) as error:
+        except (FormulaicError, SyntaxError, RecursionError, MemoryError, ValueError) as error:
             raise InputError(f"the formula {text!r} cannot be read: {_reason(error)}") from error
         if not found.columns:
             raise InputError(f"the formula {text!r} has no covariate; give columns, such as party + year")
@@ -129,6 +129,7 @@ class _Reading:
     plain: set[str] = field(default_factory=set)
     coded: set[str] = field(default_factory=set)
     before: str = ""
+    products: int = 0
 
     def add(self, kind: str, token: str) -> None:
         if kind == "name":
@@ -141,6 +142,11 @@ class _Reading:
                 raise self.refused(token)
         elif token not in ({"(", ")"} if kind == "context" else _OPERATORS):
             raise self.refused(token)
+        self.products += token == "*"
+        if self.products > MOST_PRODUCTS:
+            raise InputError(
+                f"the formula {self.text!r} has more than {MOST_PRODUCTS} *; give fewer interactions"
+            )
         self.before = token
 
     def refused(self, what: str) -> InputError:
@@ -180,8 +186,8 @@ class _Reading:
                 self.column(node.id)
             elif isinstance(node, ast.Constant):
                 self.constant(node.value)
-            elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
-                self.power(node)
+            elif isinstance(node, ast.BinOp):
+                self.arithmetic(node)
 
     def call(self, node: ast.Call) -> None:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
@@ -218,14 +224,15 @@ class _Reading:
         ):
             raise self.refused(str(value)[:40])
 
-    def power(self, node: ast.BinOp) -> None:
-        exponent = node.right
-        if not (isinstance(exponent, ast.Constant) and isinstance(exponent.value, int | float)):
+    def arithmetic(self, node: ast.BinOp) -> None:
+        """Refuse what takes long without a column: powers of numbers, and repeated texts and lists."""
+        sides = [one.value if isinstance(one, ast.Constant) else one for one in (node.left, node.right)]
+        if any(isinstance(one, str | ast.List | ast.Tuple) for one in sides):
             raise self.refused(ast.unparse(node))
-        if abs(exponent.value) > 2 * MOST_POWER or not any(
-            isinstance(one, ast.Name) for one in ast.walk(node.left)
-        ):
-            raise self.refused(ast.unparse(node))
+        if isinstance(node.op, ast.Pow):
+            small = isinstance(sides[1], int | float) and abs(sides[1]) <= 2 * MOST_POWER
+            if not small or not any(isinstance(one, ast.Name) for one in ast.walk(node.left)):
+                raise self.refused(ast.unparse(node))
 
 
 @dataclass(frozen=True)
@@ -270,7 +277,15 @@ def _evaluated(formula: Formula) -> Iterator[None]:
     try:
         with np.errstate(all="ignore"):
             yield
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, FormulaicError) as error:
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+        FormulaicError,
+    ) as error:
         raise InputError(
             f"the formula {formula.text!r} cannot be evaluated: {formula.shown(_reason(error))}"
         ) from error
