@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -494,9 +495,18 @@ def test_the_report_has_a_table_of_effects(
     shares, page = folder / "shares.parquet", tmp_path / "page.html"
     sj.report(model, page, shares=shares, effects="party + year")
     text = page.read_text(encoding="utf-8").partition('<section id="effects"')[2].partition("</section>")[0]
-    value = model.effects("party + year").frame.iloc[1]
-    half = (value["upper"] - value["lower"]) / 2
-    assert f"{100 * value['estimate']:+.3g} ± {100 * half:.2g}" in text
+    frame = model.effects("party + year").frame
+    rows = frame[frame["term"] != "Intercept"]
+    half = (rows["upper"] - rows["lower"]) / 2
+    cells = [
+        f"{100 * value:+.3g} ± {100 * width:.2g}" for value, width in zip(rows["estimate"], half, strict=True)
+    ]
+    bold = rows["estimate"].abs() > half
+    assert bold.any()
+    assert not bold.all()
+    assert re.findall(r'<td class="number">(.*?)</td>', text) == [
+        f"<strong>{cell}</strong>" if strong else cell for cell, strong in zip(cells, bold, strict=True)
+    ]
     message = "--effects takes columns of --shares; give the file that transform wrote, too"
     refused(invoke("report", model.path, tmp_path / "other.html", "--effects", "party"), 2, message)
 

@@ -87,9 +87,7 @@ class Covariate:
 
     def _too_many(self, levels: str, documents: int | None) -> InputError:
         among = "" if documents is None else f" in {documents:,} documents"
-        advice = (
-            f"; texts that are numbers or dates become such by ingest with {option.date_format('FORMAT')}"
-        )
+        advice = f"; texts that are numbers or dates become such by ingest with {option.date_format('FORMAT').alone}"
         return InputError(
             f"column {self.name!r} has {levels} levels{among}, too many to compare; give a column of classes or numbers"
             + advice * is_text(self.kind)

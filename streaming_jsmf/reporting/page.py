@@ -124,7 +124,7 @@ def _effect_rows(effects: Effects) -> Iterator[dict[str, Any]]:
     )
     for number, label, values, half in topics:
         terms = [
-            {"name": effects.terms[i], "value": values[i], "half": half[i], "clear": abs(values[i]) > half[i]}
+            {"name": effects.terms[i], "value": values[i], "half": half[i], "bold": abs(values[i]) > half[i]}
             for i in shown
         ]
         yield {"number": number, "label": label, "terms": terms}
