@@ -419,6 +419,10 @@ def test_other_refusals(folder: Path, model: sj.TopicModel, tmp_path: Path) -> N
     message = "these are not shares of the corpus that fit made next to the model; give the corpus that transform read"
     with pytest.raises(sj.InputError, match=message):
         sj.effects(model, tmp_path / "other.parquet", "party")
+    with pytest.raises(
+        sj.InputError, match=r"these are not shares of .*model.corpus; give .* or use draws=25, which"
+    ):
+        model.effects("party", tmp_path / "other.parquet")
     assert sj.effects(model, tmp_path / "other.parquet", "party", corpus=other).documents == 100
     assert sj.effects(model, tmp_path / "other.parquet", "party", draws=2).documents == 100
     assert model.effects("party", tmp_path / "other.parquet", corpus=other).documents == 100

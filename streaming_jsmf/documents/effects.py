@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from streaming_jsmf.config import EffectsRequest, takes
-from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.documents.covariates import Covariate, Covariates, decimal_years
 from streaming_jsmf.documents.groups import MOST_SUMS
 from streaming_jsmf.documents.model_shares import AnyShares, ModelShares
@@ -279,17 +279,19 @@ def _unbiased(found: ModelShares, groups: Sequence[Sequence[int]], corpus: Any) 
 
 
 def _corpus_of(found: ModelShares, corpus: Any) -> Corpus:
-    """The corpus of the shares: the given one, or else that of the model if they are shares of it."""
-    if corpus is None and found.shown.path != Path():
-        beside_model = corpus_beside(found.shown.path)
-        if beside_model is not None and beside_model.fingerprint == found.file.about.corpus:
-            return beside_model
-    if corpus is None:
-        raise InputError(
-            f"{found.file.path}: these are not shares of the corpus that fit made next to the model; give the corpus "
-            f"that transform read with {option.corpus}, or use {option.draws(25)}, which needs none"
-        )
-    return found.require_corpus(corpus)
+    """The corpus of the shares: the given one, or that of the model."""
+    path, opened = found.shown.path, None
+    if corpus is not None:
+        opened = open_corpus(corpus)
+    elif path != Path():
+        opened = corpus_beside(path)
+    if opened is not None and opened.fingerprint == found.file.about.corpus:
+        return opened
+    name = "the corpus that fit made next to the model" if corpus is None or opened is None else opened.root
+    raise InputError(
+        f"{found.file.path}: these are not shares of {name}; give the corpus that transform read with {option.corpus}, "
+        f"or use {option.draws(25)}, which needs none"
+    )
 
 
 def _drawn(found: ModelShares, groups: Sequence[Sequence[int]], asked: EffectsRequest) -> Responses:

@@ -280,11 +280,8 @@ class TopicModel:
         --------
         >>> model.effects("party + bs(year, df=4)").frame  # doctest: +SKIP
         """
-        own = options.get("corpus") or self.corpus
-        with shares_of(self, shares, own) as found:
-            about = getattr(found, "about", None)
-            if own is not None and about is not None and about.corpus == open_corpus(own).fingerprint:
-                options["corpus"] = own
+        options["corpus"] = options.get("corpus") or self.corpus
+        with shares_of(self, shares, options["corpus"]) as found:
             return effects(self, found, formula, **options)
 
     def predicted(
