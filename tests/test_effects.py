@@ -416,7 +416,7 @@ def test_other_refusals(folder: Path, model: sj.TopicModel, tmp_path: Path) -> N
         sj.effects(model, shares, "C(year) + C(year):party + speaker", topics=range(K), draws=500)
     other = sj.ingest(TABLE[:100], tmp_path / "other", text="text", metadata=["party"], min_df=1, max_df=1.0)
     sj.transform(model, other, tmp_path / "other.parquet")
-    message = "these are not shares of the corpus that fit made next to the model; give the corpus that transform read"
+    message = "these are not shares of the corpus that fit made next to the model; give corpus=CORPUS, which transform"
     with pytest.raises(sj.InputError, match=message):
         sj.effects(model, tmp_path / "other.parquet", "party")
     with pytest.raises(

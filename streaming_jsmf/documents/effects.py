@@ -289,8 +289,8 @@ def _corpus_of(found: ModelShares, corpus: Any) -> Corpus:
         return opened
     name = "the corpus that fit made next to the model" if corpus is None or opened is None else opened.root
     raise InputError(
-        f"{found.file.path}: these are not shares of {name}; give the corpus that transform read with {option.corpus}, "
-        f"or use {option.draws(25)}, which needs none"
+        f"{found.file.path}: these are not shares of {name}; give {option.corpus('CORPUS')}, which transform read, or "
+        f"use {option.draws(25)}, which needs none"
     )
 
 
