@@ -26,7 +26,7 @@ _FLAGS = {
 }
 
 #: Verbs of options, for messages of verbs and functions that lack these; ``streaming_jsmf.config`` adds others.
-VERB_OF = {"partitions": "infer", "n_topics": "fit", "follow": "scan"}
+VERB_OF = {"draws": "effects", "partitions": "infer", "n_topics": "fit", "follow": "scan"}
 #: What a verb has instead.
 _INSTEAD = {"max_topics": "n_topics"}
 

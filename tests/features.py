@@ -270,6 +270,7 @@ def _answers(model: Path, folder: Path, log: Sequence[object]) -> Found:
         ("topics", model),
         *(("documents", model, shares, *asked) for asked in ((), *questions)),
         ("over-time", model, shares, "--by", "year"),
+        ("effects", model, shares, "--formula", "year", "--draws", 2),
     ]
     for verb, _, *asked in told:
         name = " ".join(map(str, (verb, *asked[1:])))

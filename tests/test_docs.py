@@ -90,6 +90,7 @@ NOTEBOOKS = {
     "explore_model": "sum of A 1.0",
     "choose_k": "suggested: 8 topics",
     "topics_over_time": "1990..2022: 5% of it climate",
+    "effects": "true +6.0 points",
     "documents_search": "half of the documents have a topic of",
     "dask_cluster": "of one thread",
     "two_engines": "stod has a mean L1 of 0.0",

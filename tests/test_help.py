@@ -195,6 +195,7 @@ VERBS = {
     "transform": f"transform {{model}} {{corpus}} {{out}} {ALONE}",
     "documents": "documents {model} {shares} --topic 1",
     "over-time": "over-time {model} {shares} --by document_id",
+    "effects": "effects {model} {shares} --formula known_tokens --draws 2",
     "evaluate": f"evaluate {{model}} --corpus {{corpus}} --moments {{moments}} --replicas 0 {ALONE}",
     "report": "report {model} {out} --shares {shares}",
     "view": "view {model} --shares {shares}",

@@ -165,7 +165,7 @@ OF_MANY_VERBS = {
         "reduce",
         "topics",
     ),
-    *("merge_similar", "label", "alpha", "vanished", "steps", "shares"),
+    *("merge_similar", "label", "alpha", "vanished", "steps", "shares", "effects"),
 }
 
 
@@ -373,6 +373,8 @@ TAKING = {
     "over-time {} shares.parquet --by year": "a model",
     "topics {} --words 3": "a model",
     "over-time model {} --by year": "topic shares",
+    "effects {} shares.parquet --formula year": "a model",
+    "effects model {} --formula year": "topic shares",
     "report model new.html --shares {}": "topic shares",
     "info {}": "a corpus, a moments store, a model or topic shares",
     "fit {} new --topics 2": "documents",

@@ -199,6 +199,26 @@ def test_topics_over_time(known: Known) -> None:
         known.require(re.findall(r"^topic (\d): (.*);", line), some=True)
 
 
+def test_effects_of_covariates(known: Known) -> None:
+    found = known.model.effects("year", known.shares)
+    known.require(frame_pairs(found.frame, "label"))
+    known.require(frame_pairs(found.predicted("year"), "label"))
+    given = (
+        "effects",
+        known.model.path,
+        known.shares,
+        "--formula",
+        "year",
+        "--corpus",
+        f"{known.model.path}.corpus",
+    )
+    for row in (*rows_of(printed(*given, "--csv")), *json.loads(printed(*given, "--json"))):
+        known.require([(row["topic"], row["label"])], some=True)
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    [axes] = sj.plot_effects(found).axes
+    known.require((label[0], label[2:]) for label in labels_of(axes.yaxis))
+
+
 def test_maps_of_documents(known: Known) -> None:
     found = known.model.document_map(known.shares, number=60)
     visible = set().union(*known.shown.values())

@@ -182,6 +182,7 @@ def test_answers_are_those_of_local_shares(name: str, memory: str, local: Path) 
         ("documents", "{model}", "{shares}", "--by", "year", "--json"),
         ("documents", "{model}", "{shares}", "--outliers", "{corpus}", "--number", 2),
         ("over-time", "{model}", "{shares}", "--by", "year", "--corpus", "{corpus}"),
+        ("effects", "{model}", "{shares}", "--formula", "year"),
         ("info", "{shares}", "--verify", "--json"),
     ):
         near, far = (

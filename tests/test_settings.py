@@ -24,6 +24,7 @@ from streaming_jsmf.config import (
     ComparisonRequest,
     Curation,
     DocumentQuery,
+    EffectsRequest,
     EvaluationRequest,
     ExecutionOptions,
     InferSettings,
@@ -67,6 +68,7 @@ KINDS: dict[type[Settings], tuple[str, ...]] = {
     ShareSettings: ("transform",),
     DocumentQuery: ("documents",),
     OverTimeRequest: ("over-time",),
+    EffectsRequest: ("effects",),
     ExecutionOptions: ("ingest", "simulate", "scan", "fit", "choose-k", "polish", "transform", "evaluate"),
 }
 #: Fields that are allowed only with other values.
@@ -75,6 +77,7 @@ WITH: dict[str, dict[str, Any]] = {
     "clique": {"anchors": "soft-clique", "cliques": 3},
     "separable": {"n_words": 5},
     "by": {"shares": "shares.parquet"},
+    "effects": {"shares": "shares.parquet"},
 }
 each_kind = pytest.mark.parametrize("kind", KINDS)
 

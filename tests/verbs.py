@@ -31,6 +31,7 @@ transform {}/p.zarr {}/corpus {}/shares.zarr
 transform {}/p.zarr {}/corpus {}/shares.csv
 documents {}/p.zarr {}/shares --topic 2 --out {}/documents.csv |
 over-time {}/p.zarr {}/shares --by date:year --corpus {}/corpus --out {}/over-time.csv |
+effects {}/p.zarr {}/shares --formula date --corpus {}/corpus --out {}/effects.csv |
 report {}/p.zarr {}/report.html --shares {}/shares --corpus {}/corpus |
 choose-k {}/m.zarr --topics 4,6 --out {}/chosen --replicas 0 --corpus {}/corpus --json
 fit {}/corpus {}/fitted --topics 6
@@ -42,7 +43,16 @@ simulate {}/simulated --documents 200 --vocabulary-size 60 --topics 3 --document
 #: What they leave.
 RESULTS = (
     *("corpus", "m.zarr", "f.zarr", "p.zarr", "shares", "shares.parquet", "shares.zarr", "shares.csv"),
-    *("documents.csv", "over-time.csv", "report.html", "chosen/k=4", "chosen/k=6", "fitted", "simulated"),
+    *(
+        "documents.csv",
+        "over-time.csv",
+        "effects.csv",
+        "report.html",
+        "chosen/k=4",
+        "chosen/k=6",
+        "fitted",
+        "simulated",
+    ),
     *("own", "own.corpus", "text-shares"),
 )
 

@@ -16,7 +16,7 @@ from streaming_jsmf.cli.choose_k import choose_k
 from streaming_jsmf.cli.evaluate import evaluate
 from streaming_jsmf.cli.info import info
 from streaming_jsmf.cli.outcome import CLOSED, outcome_of
-from streaming_jsmf.cli.queries import documents, over_time
+from streaming_jsmf.cli.queries import documents, effects, over_time
 from streaming_jsmf.cli.report import report, view
 from streaming_jsmf.cli.stages import fit, infer, ingest, polish, scan, simulate, transform, update
 from streaming_jsmf.cli.topics import topics
@@ -36,6 +36,7 @@ COMMANDS = (
     transform,
     documents,
     over_time,
+    effects,
     evaluate,
     report,
     view,

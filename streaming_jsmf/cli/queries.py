@@ -1,4 +1,4 @@
-"""The verbs ``documents`` and ``over-time``, which answer with a table: printed as text, CSV or JSON, or written."""
+"""The verbs ``documents``, ``over-time`` and ``effects``, whose tables are printed as text, CSV or JSON, or written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,14 @@ from streaming_jsmf.cli.verb import (
     together,
     verb,
 )
-from streaming_jsmf.config import EXCERPT, FIXED_BY_MODEL, INGEST_SETTINGS, DocumentQuery, OverTimeRequest
+from streaming_jsmf.config import (
+    EXCERPT,
+    FIXED_BY_MODEL,
+    INGEST_SETTINGS,
+    DocumentQuery,
+    EffectsRequest,
+    OverTimeRequest,
+)
 from streaming_jsmf.config.fields import declared
 from streaming_jsmf.display import cell_text, csv_text, printable, table, wrapped
 from streaming_jsmf.errors import InputError, StoreError
@@ -299,3 +306,37 @@ def _change(value: float | None, error: float | None) -> str:
         return "-"
     spread = "" if error is None or math.isnan(error) else f" +- {100 * NORMAL * error:.1f}"
     return f"{100 * value:+.1f}{spread}"
+
+
+@verb(
+    'streaming-jsmf effects MODEL SHARES.parquet --formula "party + year"',
+    'streaming-jsmf effects MODEL SHARES --formula "party * year" --cluster speaker',
+    long=False,
+)
+@path("model")
+@path("shares")
+@options_of(EffectsRequest)
+@answer_options
+def effects(model: str, shares: str, **options: Any) -> str:
+    """Print the effects of covariates of documents on their topics.
+
+    SHARES are topic shares that transform wrote with MODEL, with the covariates in their columns. For each topic, a
+    linear regression of its share on the terms of the formula, with robust standard errors and intervals of 95 %. A
+    formula has columns, + for another term, : for an interaction, * for both, and functions such as C (classes), bs, cr
+    (splines), poly, log and I.
+    """
+    from streaming_jsmf.documents.effects import effects as effects_of
+
+    answer = Answer.pop(options)
+    found = effects_of(model, shares, options.pop("formula"), **options)
+    if not answer.is_text:
+        return answer.text(found.table(), "effects")
+    lines = [("topic", "term", "points", "95 % interval", "label")]
+    for row in found.table().to_pylist():
+        known = row["estimate"] is not None
+        points, interval = "-", "-"
+        if known:
+            points = f"{100 * row['estimate']:+.3g}"
+            interval = f"{100 * row['lower']:+.3g} to {100 * row['upper']:+.3g}"
+        lines.append((str(row["topic"]), row["term"], points, interval, row["label"]))
+    return f"{found.formula}; {found.documents:,} documents; percentage points\n{table(lines, '><>><')}"

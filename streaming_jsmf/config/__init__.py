@@ -52,6 +52,7 @@ from streaming_jsmf.config.requests import DEFAULT_NUMBER as DEFAULT_NUMBER
 from streaming_jsmf.config.requests import DEFAULT_WORDS as DEFAULT_WORDS
 from streaming_jsmf.config.requests import ComparisonRequest as ComparisonRequest
 from streaming_jsmf.config.requests import DocumentQuery as DocumentQuery
+from streaming_jsmf.config.requests import EffectsRequest as EffectsRequest
 from streaming_jsmf.config.requests import EvaluationRequest as EvaluationRequest
 from streaming_jsmf.config.requests import ExecutionOptions as ExecutionOptions
 from streaming_jsmf.config.requests import Order as Order

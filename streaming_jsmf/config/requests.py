@@ -170,6 +170,8 @@ class ReportRequest(Settings):
         Corpus of SHARES; adds the documents that the topics explain least.
     topics
         Which model to show from a directory of several K.
+    effects
+        Formula of columns of SHARES, such as "party + year", whose effects on the topics to show.
     """
 
     words: int | None = setting(None, absent=str(DEFAULT_WORDS), ge=1)
@@ -177,12 +179,14 @@ class ReportRequest(Settings):
     by: str | None = setting(None, absent="a year or date", metavar="COLUMN")
     corpus: Any = setting(None, absent="none", metavar="CORPUS")
     topics: int | None = setting(None, absent="the largest", metavar="K")
+    effects: str | None = setting(None, absent="none", metavar="FORMULA")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for given, what in (
             (self.by, f"{option.by} takes a column"),
             (self.corpus, f"{option.corpus} takes the corpus"),
+            (self.effects, f"{option.effects} takes columns"),
         ):
             if given is not None and self.shares is None:
                 raise InputError(f"{what} of {option.shares}; give the file that transform wrote, too")
@@ -342,6 +346,46 @@ class OverTimeRequest(Settings):
     topic: int | None = _question(None, absent="all topics", metavar="K")
     corpus: Any = _question(None, absent="no words", metavar="CORPUS")
     words: int | None = _question(None, absent="5 with a corpus", ge=1)
+
+
+def _topics(given: Any) -> Any:
+    """``3,7`` or several numbers as a tuple of numbers."""
+    if given is None or isinstance(given, int):
+        return given if given is None else (given,)
+    parts = given.split(",") if isinstance(given, str) else given
+    return tuple(_number(part, "topics", given) for part in parts)
+
+
+@dataclass(frozen=True)
+class EffectsRequest(Settings):
+    """A question about the effects of covariates of documents on their topic shares.
+
+    Parameters
+    ----------
+    formula
+        Columns of SHARES, in the syntax of R, such as "party + bs(year, df=4)" or "party * year".
+    topics
+        Only these topics, separated by commas.
+    cluster
+        Column whose documents depend on each other, such as speaker, for errors by cluster; by default all documents
+        are independent.
+    corpus
+        Corpus of SHARES, whose words give unbiased estimates of shares.
+    draws
+        Draw the shares of each document N times instead (method of composition); needs no corpus. Effects are too small
+        for short documents.
+    seed
+        Seed of the draws.
+    """
+
+    formula: str = _question(metavar="FORMULA")
+    topics: Sequence[int] | None = _question(
+        None, absent="all topics", metavar="K[,K...]", parse=_topics, wanted="numbers of topics"
+    )
+    cluster: str | None = _question(None, absent="none", metavar="COLUMN")
+    corpus: Any = _question(None, absent="the one that fit made next to MODEL", metavar="CORPUS")
+    draws: int | None = _question(None, absent="none", metavar="N", ge=2)
+    seed: int = seed_setting(group="Query")
 
 
 def parse_memory(size: Any) -> Any:

@@ -18,6 +18,7 @@ from streaming_jsmf.config.fields import declared_in
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.display import location, printable
 from streaming_jsmf.documents import queries as documents
+from streaming_jsmf.documents.effects import Effects, effects
 from streaming_jsmf.documents.over_time import over_time as documents_over_time
 from streaming_jsmf.documents.shares import frame
 from streaming_jsmf.documents.transform import shares_of, temporary_shares
@@ -25,6 +26,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.interface.update import Update, update
 from streaming_jsmf.reporting.arrange import merge_nearest, stop_word_candidates, tree_of
 from streaming_jsmf.reporting.document_map import SAMPLED, document_map
+from streaming_jsmf.reporting.effects import plot_effects
 from streaming_jsmf.reporting.report import ShownReport, show
 from streaming_jsmf.reporting.topics import (
     by_share,
@@ -50,6 +52,8 @@ from streaming_jsmf.topics.store import (
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 #: Number of topics, the largest ones, in a representation.
 SHOWN = 10
@@ -279,6 +283,59 @@ class TopicModel:
             options["corpus"] = given
         with shares_of(self, shares, given) as found:
             return documents_over_time(self, found, by, **options)
+
+    def effects(self, formula: str, shares: Any = None, **options: Any) -> Effects:
+        """Return the effects of covariates of documents on topic shares; see the function ``effects``.
+
+        ``shares`` are what ``transform`` wrote, by default those of the corpus of ``fit``.
+
+        Examples
+        --------
+        >>> model.effects("party + bs(year, df=4)").frame  # doctest: +SKIP
+        """
+        options["corpus"] = options.get("corpus") or self.corpus
+        with shares_of(self, shares, options["corpus"]) as found:
+            return effects(self, found, formula, **options)
+
+    def predicted(
+        self,
+        variable: str,
+        at: Mapping[str, Any] | None = None,
+        *,
+        formula: str,
+        shares: Any = None,
+        **options: Any,
+    ) -> pd.DataFrame:
+        """Return the expected topic shares over a covariate of ``formula``; see ``effects`` and ``Effects.predicted``.
+
+        ``effects(formula).predicted(variable)`` does not compute the effects again for each call.
+
+        Examples
+        --------
+        >>> model.predicted("year", at={"party": "left"}, formula="party * year")  # doctest: +SKIP
+        """
+        return self.effects(formula, shares, **options).predicted(variable, at)
+
+    def plot_effects(
+        self,
+        formula: str,
+        variable: str | None = None,
+        *,
+        at: Mapping[str, Any] | None = None,
+        ax: Axes | None = None,
+        figsize: tuple[float, float] = (8.0, 4.5),
+        title: str | None = None,
+        shares: Any = None,
+        **options: Any,
+    ) -> Figure:
+        """Draw effects, or with ``variable`` the expected shares over it, as the function ``plot_effects``.
+
+        Examples
+        --------
+        >>> model.plot_effects("party * year", "year", at={"party": ["left", "right"]})  # doctest: +SKIP
+        """
+        found = self.effects(formula, shares, **options)
+        return plot_effects(found, variable, at=at, ax=ax, figsize=figsize, title=title)
 
     def document_map(
         self, shares: Any = None, *, number: int = SAMPLED, seed: int = 0, **options: Any

@@ -18,6 +18,7 @@ import pyarrow as pa
 from streaming_jsmf.config import EXCERPT
 from streaming_jsmf.corpus.format import open_corpus
 from streaming_jsmf.display import flattened
+from streaming_jsmf.documents.effects import Effects
 from streaming_jsmf.documents.groups import TIMES, Groups, by_group, excerpt_text, has_groups, short_text
 from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.documents.queries import largest, least_explained
@@ -135,6 +136,7 @@ class Contents:
     levels: Levels | None = None
     outliers: DocumentLists | None = None
     scatter: DocumentMap | None = None
+    effects: Effects | None = None
 
 
 def read_contents(path: StorePath, words: int | None = None) -> Contents:

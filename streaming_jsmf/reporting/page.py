@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -20,6 +20,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from streaming_jsmf.display import memory_text, percent, printable
+from streaming_jsmf.documents.effects import Effects
 from streaming_jsmf.documents.groups import NORMAL, SHARE, Groups
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.choice import Choice, comparison_table
@@ -85,6 +86,7 @@ def render(contents: Contents) -> str:
             name: any(getattr(topic, name) not in (None, ()) for topic in contents.topics) for name in columns
         },
         **_changes(contents),
+        effect_rows=[] if contents.effects is None else [*_effect_rows(contents.effects)],
         rows=sorted(contents.topics, key=lambda topic: -topic.share),
         map=topic_map,
         data=_page_data(contents, topic_map),
@@ -112,6 +114,20 @@ def _changes(contents: Contents) -> dict[str, Any]:
 
     risen, fallen = periods.risen_and_fallen(CHANGED)
     return {"risen": [*map(row, risen)], "fallen": [*map(row, fallen)], "periods": periods}
+
+
+def _effect_rows(effects: Effects) -> Iterator[dict[str, Any]]:
+    """The coefficients of each topic except the constant, with half of their intervals."""
+    shown = [i for i, term in enumerate(effects.terms) if term not in ("Intercept", *effects.dropped)]
+    topics = zip(
+        effects.topics, effects.labels, effects.coefficients, effects.quantile * effects.errors, strict=True
+    )
+    for number, label, values, half in topics:
+        terms = [
+            {"name": effects.terms[i], "value": values[i], "half": half[i], "bold": abs(values[i]) > half[i]}
+            for i in shown
+        ]
+        yield {"number": number, "label": label, "terms": terms}
 
 
 def render_comparison(choice: Choice, missing: Mapping[str, str]) -> str:

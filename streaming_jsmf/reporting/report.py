@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.config import ReportRequest, takes
+from streaming_jsmf.documents.effects import effects
 from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.reporting.contents import documents_of, groups_of, outliers_of, read_contents, read_levels
@@ -121,6 +122,9 @@ def _page(model: StorePath, options: dict[str, Any]) -> str:
             groups=groups,
             documents=documents,
             outliers=outliers,
+            effects=None
+            if wanted.effects is None
+            else effects(paths[own], wanted.shares, wanted.effects, corpus=wanted.corpus),
             # The shares of two topics are points on a line.
             scatter=map_documents(found.of_shown) if len(contents.topics) > 2 else None,
         )
