@@ -299,8 +299,11 @@ def test_info_is_a_page_for_people(
     expected = {
         corpus: ("corpus: ", "documents         150"),
         made_moments: ("moments: ", "max_topics=5", "peak memory "),
-        unfinished: ("incomplete", "missing stages    projection", "partitions done   projection "),
-        made_model: ("model: ", "topics            5", str(made_moments), "rectification "),
+        unfinished: (
+            *("incomplete", "still to do       counting words that occur together"),
+            "partitions done   counting words that occur together ",
+        ),
+        made_model: ("model: ", "topics            5", str(made_moments), "finding topics "),
         tmp_path / "models": ("models: ", "k=5 (complete and intact)"),
     }
     for path, parts in expected.items():
@@ -445,7 +448,12 @@ REFUSED: list[tuple[str, ...]] = [
     ("infer {moments} {new} --topics 6", "{moments}", "up to 5 topics", "--max-topics 6"),
     ("scan {corpus} {moments} --max-topics 6 SCAN", "max_topics: stored 5, asked 6"),
     ("infer {rank2} {new} --topics 3", "2 positive eigenvalues", "--topics 2"),
-    ("infer {unfinished} {new} --topics 3", "{unfinished}", "missing projection", "run the same scan"),
+    (
+        "infer {unfinished} {new} --topics 3",
+        "{unfinished}",
+        "counting words that occur together is not done",
+        "run the same scan",
+    ),
     ("fit {corpus} {model} --topics 3,5 SCAN", "{model}", "not a folder of models of several K"),
     ("topics {model} --csv --json", "--csv", "--json"),
     ("topics {model} --words 0", "words is 0"),

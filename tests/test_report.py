@@ -14,6 +14,7 @@ import zarr
 from streaming_jsmf import InferSettings, ScanSettings, StodSettings, infer, report
 from streaming_jsmf.evaluation.metrics import SHOWN
 from streaming_jsmf.evaluation.topic_shape import dominancy
+from streaming_jsmf.jobs.events import what
 from streaming_jsmf.reporting.contents import read_contents
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.store import Model, read_model, write_model
@@ -75,7 +76,7 @@ def test_each_engine_shows_its_own_arrays_and_how_its_model_was_made(stores: Pat
         assert page.one("h1").text == f"{K} topics of moments"
         stages = {row.one("th").text: row for row in page.all("tr") if row.one_or_none("th") is not None}
         for name, took in model.provenance["stages"].items():
-            seconds, memory = (cell.text for cell in stages[name].all("td"))
+            seconds, memory = (cell.text for cell in stages[what(name)].all("td"))
             assert seconds == f"{took['seconds']:.1f}"
             assert memory == f"{took['peak_memory'] / 2**20:,.0f} MiB"
         if not anchored:

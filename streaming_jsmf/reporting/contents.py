@@ -30,6 +30,7 @@ from streaming_jsmf.evaluation.inputs import SelectedCounts
 from streaming_jsmf.evaluation.metrics import Row, Unavailable, evaluate_topics, rows_of
 from streaming_jsmf.evaluation.verdicts import Check, checks_of, warnings_of
 from streaming_jsmf.jobs.blas import single_blas_thread
+from streaming_jsmf.jobs.events import what
 from streaming_jsmf.linalg.panels import ratio
 from streaming_jsmf.linalg.simplex import simplex_least_squares
 from streaming_jsmf.linalg.typing import Floats
@@ -169,7 +170,7 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
         metrics_note=_note(model, counts),
         certificates=flattened(model.metrics),
         making=_making(model),
-        stages=model.provenance.get("stages") or {},
+        stages={what(name): cost for name, cost in (model.provenance.get("stages") or {}).items()},
         checks=(*checks_of(model.metrics), _check_of_topics(topics)),
         corpus=_corpus_name(model.provenance),
         date=str(model.provenance.get("committed") or "")[: len("2026-01-31")],
