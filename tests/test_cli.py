@@ -451,7 +451,7 @@ REFUSED: list[tuple[str, ...]] = [
     (
         "infer {unfinished} {new} --topics 3",
         "{unfinished}",
-        "counting words that occur together is not done",
+        "(still to do: counting words that occur together, ",
         "run the same scan",
     ),
     ("fit {corpus} {model} --topics 3,5 SCAN", "{model}", "not a folder of models of several K"),
