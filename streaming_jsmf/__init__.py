@@ -32,7 +32,7 @@ _NAMES = {
     "moments.store": "open_moments",
     "moments.scan": "scan",
     "reporting.document_map": "document_map",
-    "reporting.plots": "plot_correlations plot_documents plot_map plot_over_time plot_topics",
+    "reporting.plots": "plot_correlations plot_documents plot_map plot_over_time plot_quality plot_topics",
     "reporting.report": "report show view",
     "topics.infer": "infer",
     "topics.polish": "polish",

@@ -120,6 +120,8 @@ def test_the_planted_number_is_suggested(corpus: Path, invoke: Command, tmp_path
     evaluated = json.loads(told.out)
     assert row["npmi"] == evaluated["metrics"]["npmi"]["mean"]
     assert row["distinct_share"] == evaluated["metrics"]["distinct_share"]
+    assert row["coherence"] == evaluated["metrics"]["coherence"]["mimno_2011"]["mean"]
+    assert row["exclusivity"] == evaluated["metrics"]["exclusivity"]["mean"]
     again = invoke(*command, "--json")
     assert json.loads(again.out) == found
     assert (out / "choose-k.html").read_bytes() == page
@@ -152,7 +154,7 @@ def test_moments_are_compared_with_what_they_allow(corpus: Path, invoke: Command
         bare = json.loads(
             invoke("choose-k", tmp_path / "m", "--topics", "3,6", "--json", *out, *SYNCHRONOUS).out
         )
-        assert list(bare["missing"]) == ["perplexity", "npmi", "stability"]
+        assert list(bare["missing"]) == ["perplexity", "npmi", "coherence", "stability"]
         assert "name it with --corpus" in bare["missing"]["npmi"]
         named = ("--corpus", moved, "--out", tmp_path / "named")
         told = json.loads(

@@ -110,6 +110,7 @@ def _row(topic: Topic) -> dict[str, Any]:
         "prominent": [word.text for word in topic.words],
         "probabilities": [word.probability for word in topic.words],
         "characteristic": list(topic.characteristic),
+        "frex": list(topic.frex),
     }
     if topic.anchor is not None:
         row["anchor"] = topic.anchor
@@ -120,10 +121,12 @@ def _row(topic: Topic) -> dict[str, Any]:
 
 def _csv(models: Mapping[str, Sequence[Topic]], *, raw: bool) -> str:
     """One line per topic; for several models the first column has the path of the model."""
-    rows: list[list[object]] = [["model", "topic", "share", "label", "anchor", "words", "characteristic"]]
+    rows: list[list[object]] = [
+        ["model", "topic", "share", "label", "anchor", "words", "characteristic", "frex"]
+    ]
     for model, topics in models.items():
         for topic in topics:
             words = ", ".join(word.text for word in topic.words)
-            label, characteristic = ", ".join(topic.label), ", ".join(topic.characteristic)
-            rows.append([model, topic.number, topic.share, label, topic.anchor or "", words, characteristic])
+            label, *lists = (", ".join(each) for each in (topic.label, topic.characteristic, topic.frex))
+            rows.append([model, topic.number, topic.share, label, topic.anchor or "", words, *lists])
     return csv_text(rows if len(models) > 1 else (row[1:] for row in rows), raw=raw).removesuffix("\n")

@@ -1,4 +1,4 @@
-"""Words that describe a topic: prominent words from B, characteristic words from C, and labels from both.
+"""Words that describe a topic: prominent and exclusive words from B, characteristic words from C, and labels.
 
 A label as it is shown has no two words with the same stem, and phrases instead of their parts (``topic_labels``).
 """
@@ -12,7 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.linalg.panels import ratio
 from streaming_jsmf.linalg.typing import Floats, Integers
+
+#: Weight of exclusivity in FREX, as in stm; frequency has the rest.
+FREX_WEIGHT = 0.7
 
 #: Endings of inflected words after the part they share: of any word, and of words in -e and -y without this letter.
 _ENDINGS = frozenset(
@@ -61,6 +65,48 @@ def characteristic_words(anchor_rows: Floats, count: int) -> Integers:
     ``anchor_rows`` (K, N) are the anchors' rows of C before rectification; rectified rows favor frequent words.
     """
     return _leading(anchor_rows, count)
+
+
+def frex(probability: Floats, totals: Floats, words: Any = slice(None)) -> Floats:
+    """FREX of words of a topic (Bischof and Airoldi 2012), (n,), above 0 and at most 1, by default of all N words.
+
+    It is the harmonic mean, with weight ``FREX_WEIGHT`` on the first, of two ranks among all words as shares of N: that
+    of p(word | topic) divided by its sum over topics, ``totals`` (N,), and that of p(word | topic), ``probability``
+    (N,). Equal values have the mean of their ranks. stm sums it over the top words of a topic as its exclusivity.
+
+    Examples
+    --------
+    Of two words the first is the more frequent and the more exclusive one: ranks 2 and 1 of 2.
+
+    >>> print(frex(np.array([0.8, 0.2]), np.array([0.9, 1.1])).tolist())
+    [1.0, 0.5]
+    """
+    exclusive, frequent = (
+        _rank_shares(values, words) for values in (ratio(probability, totals), probability)
+    )
+    return 1.0 / (FREX_WEIGHT / exclusive + (1.0 - FREX_WEIGHT) / frequent)
+
+
+def frex_words(word_topic: Floats, count: int, totals: Floats | None = None) -> Integers:
+    """The ``count`` words of the highest FREX of each topic of B (N, K), (K, count) ids; -1 where it has fewer words.
+
+    ``totals`` (N,) are the sums over all topics, if ``word_topic`` has only some of their columns.
+    """
+    known = np.maximum(word_topic, 0.0)
+    totals = known.sum(axis=1) if totals is None else totals
+    found = np.full((known.shape[1], count), -1, np.int64)
+    for words, column in zip(found, known.T, strict=True):
+        scores = np.where(column > 0, frex(column, totals), 0.0)
+        [best] = _leading(scores[None], count)
+        words[: best.size] = np.where(scores[best] > 0, best, -1)
+    return found
+
+
+def _rank_shares(values: Floats, chosen: Any) -> Floats:
+    """Ranks from 1 of the ``chosen`` among all values, as shares of their number."""
+    ordered, wanted = np.sort(values), values[chosen]
+    below, up_to = (np.searchsorted(ordered, wanted, side) for side in ("left", "right"))
+    return np.asarray((below + up_to + 1) / (2 * values.size))
 
 
 def label_words(prominent: Integers, characteristic: Integers, count: int) -> Integers:

@@ -35,9 +35,17 @@ from streaming_jsmf.linalg.panels import ratio
 from streaming_jsmf.linalg.simplex import simplex_least_squares
 from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.reporting.document_map import DocumentMap
-from streaming_jsmf.reporting.topics import NEEDED, OPTIONAL, Topic, WordLists, read_word_topic, topics_of
+from streaming_jsmf.reporting.topics import (
+    NEEDED,
+    OPTIONAL,
+    Topic,
+    WordLists,
+    read_frex,
+    read_word_topic,
+    topics_of,
+)
 from streaming_jsmf.storage.paths import StorePath, read_bytes
-from streaming_jsmf.topics.edits import require_word_count, shown_topics
+from streaming_jsmf.topics.edits import EditedTopics, TopicEdits, require_word_count, shown_topics
 from streaming_jsmf.topics.store import COMPARISON, Model, read_model, read_model_panels
 
 #: Optional arrays of a model used by a page.
@@ -112,6 +120,7 @@ class Contents:
     making : tables of sources, settings and versions by title
     stages : ``seconds`` of each stage of the inference, and ``peak_memory`` of the process until then, in bytes
     checks : certificates that have an explanation
+    quality : semantic coherence and exclusivity of each topic, (2, K), NaN for merged ones; None without counts
     corpus, date : name of the corpus and creation date of the model; empty if unknown
     """
 
@@ -129,6 +138,7 @@ class Contents:
     making: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     stages: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
+    quality: Floats | None = None
     corpus: str = ""
     date: str = ""
     documents: DocumentLists | None = None
@@ -152,9 +162,15 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
         listed = shown.listed_words(count)
         shares, vocabulary = model.arrays["topic_probability"], shown.words
         word_topic = read_word_topic(shown.panels(), listed, shares, vocabulary)
-        metrics = metrics_of(shown.stored, counts)
+        frex, exclusivity = read_frex(shown.panels, listed)
+        if shown.edits != TopicEdits(shown.edits.n_topics):
+            stored = shown.stored.arrays["prominent_words"]
+            _, exclusivity = read_frex(lambda: read_model_panels(path, "word_topic"), stored)
+        metrics = metrics_of(shown.stored, counts, exclusivity)
     npmi = (metrics["npmi"] or {}).get("per_topic")
-    topics = topics_of(shown, listed, word_topic.listed, word_topic.characteristic, npmi, word_topic.affinity)
+    topics = topics_of(
+        shown, listed, word_topic.listed, word_topic.characteristic, npmi, word_topic.affinity, frex
+    )
     arrays = model.arrays
     return Contents(
         engine=model.engine,
@@ -172,9 +188,18 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
         making=_making(model),
         stages={what(name): cost for name, cost in (model.provenance.get("stages") or {}).items()},
         checks=(*checks_of(model.metrics), _check_of_topics(topics)),
+        quality=_quality(shown, metrics),
         corpus=_corpus_name(model.provenance),
         date=str(model.provenance.get("committed") or "")[: len("2026-01-31")],
     )
+
+
+def _quality(shown: EditedTopics, metrics: Mapping[str, Any]) -> Floats | None:
+    coherence = metrics["coherence"] and metrics["coherence"]["mimno_2011"]
+    if not coherence:
+        return None
+    found = [np.array(of["per_topic"]) for of in (coherence, metrics["exclusivity"])]
+    return np.array([shown.rows(values, np.nan) for values in found])
 
 
 def _note(model: Model, counts: SelectedCounts | None) -> str:
@@ -294,7 +319,7 @@ def _read_level(path: StorePath) -> Level:
     return Level(
         replace(shown, edits=shown.edits.apart).names,
         model.arrays["topic_probability"],
-        tuple((row.path, row.value) for row in metrics),
+        tuple((row.title, row.value) for row in metrics),
     )
 
 
@@ -341,8 +366,10 @@ def _aligned(first: Iterator[Floats], second: Iterator[Floats]) -> Iterator[tupl
         other = other[rows:] if rows < len(other) else next(second, None)
 
 
-def metrics_of(model: Model, counts: SelectedCounts | None) -> dict[str, Any]:
-    """Metrics that need only word lists, shares, correlations and counts; None for the others."""
+def metrics_of(
+    model: Model, counts: SelectedCounts | None, exclusivity: Floats | None = None
+) -> dict[str, Any]:
+    """Metrics that need only word lists, shares, correlations, counts and exclusivity; None for the others."""
     completion = None
     if counts is not None:
         with suppress(Unavailable):
@@ -354,5 +381,6 @@ def metrics_of(model: Model, counts: SelectedCounts | None) -> dict[str, Any]:
         topic_topic=model.arrays.get("topic_topic"),
         counts=counts,
         completion=completion,
+        exclusivity=exclusivity,
     )
     return metrics
