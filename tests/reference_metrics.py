@@ -75,12 +75,11 @@ def dissimilarity(top_words: Integers, count: int = 20) -> float:
 
 
 def frex(B: Floats, weight: float = 0.7) -> Floats:
-    """FREX of each word in each topic: ranks are counted pair by pair, ties by halves."""
+    """FREX of each word in each topic: ranks are counted word by word, ties by halves."""
 
     def share(values: Floats, word: int) -> float:
-        below = sum(1 for other in values if other < values[word])
-        equal = sum(1 for other in values if other == values[word])
-        return (below + (equal + 1) / 2) / len(values)
+        below, equal = np.sum(values < values[word]), np.sum(values == values[word])
+        return float(below + (equal + 1) / 2) / len(values)
 
     totals = [sum(row) for row in B]
     scores = np.zeros(B.shape)

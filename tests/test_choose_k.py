@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from streaming_jsmf import InferSettings, ScanSettings, infer, scan
-from streaming_jsmf.evaluation.choice import Measures, choose
+from streaming_jsmf.evaluation.choice import Measures, choice_of, choose, fields_of
 from streaming_jsmf.evaluation.topic_shape import stability
 from streaming_jsmf.moments.select import resampled
 from streaming_jsmf.moments.store import open_moments
@@ -81,6 +81,10 @@ def test_the_page_has_the_table_and_a_line_for_each_measure() -> None:
     assert [row.one("th").text for row in rows] == ["5", "10", "20"]
     assert [row.classes == ["suggested"] for row in rows] == [False, True, False]
     assert "<no> replicas" in page.text
+    older = {"rows": [{**row, "loss": 0} for row in fields_of(choice, {})["rows"]], "missing": {}}
+    for row in older["rows"]:
+        del row["coherence"], row["exclusivity"]
+    assert choice_of({"format_version": 1, **older}) == (choice, {}), "of a release without these columns"
     lines = draw_lines(choice)
     assert [line["title"] for line in lines] == ["perplexity", "NPMI", "distinct"]
     assert len(page.all("svg")) == 3

@@ -35,7 +35,7 @@ from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.moments.stages.sums import SumsReduction
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.topics.store import read_model
-from tests import outcomes
+from tests import outcomes, reference_metrics
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
 from tests.outcomes import Outcome
 from tests.processes import PATIENCE, ended
@@ -172,6 +172,11 @@ def test_topics_as_a_table_csv_and_json_agree(made_model: Path) -> None:
         assert (int(line["topic"]), float(line["share"])) == (row["topic"], row["probability"])
         assert (line["anchor"], line["words"], line["label"]) == (row["anchor"], prominent, label)
         assert line["characteristic"].startswith(characteristic)
+        scores = np.where(given[:, row["topic"]] > 0, reference_metrics.frex(given)[:, row["topic"]], 0)
+        exclusive = [names.index(word) for word in row["frex"]]
+        np.testing.assert_allclose(scores[exclusive], np.sort(scores)[:-5:-1], rtol=1e-9)
+        assert f"exclusive (FREX): {', '.join(row['frex'])}" in text
+        assert line["frex"] == ", ".join(row["frex"])
 
 
 def test_topics_are_sorted_by_share_except_in_json(made_model: Path) -> None:

@@ -176,7 +176,13 @@ def test_counts_of_evaluate_add_the_metrics_of_documents(
         for row in after.one("table", "metrics").one("tbody").all("tr")
     }
     assert set(metrics.items()) <= told
-    needed = {"NPMI", "semantic coherence", "exclusivity (FREX)", "distinct words", "effective number of topics"}
+    needed = {
+        "NPMI",
+        "semantic coherence",
+        "exclusivity (FREX)",
+        "distinct words",
+        "effective number of topics",
+    }
     assert needed <= metrics.keys() <= {line.title for line in SHOWN}
     assert "dominancy" not in after.text, "a word of the papers"
     correlations = read_model(model_path).arrays.get("topic_topic")

@@ -143,11 +143,11 @@ def _metric(
 METRICS = (
     _metric("npmi", "higher", "top 10 words occur in the same documents; from -1 to 1",
             "top_words counts", "Lau, Newman and Baldwin 2014", lambda of: of.of_top_words["npmi"]),
-    _metric("distinct_share", "higher", "top 10 words that no other topic repeats; read it with npmi",
+    _metric("distinct_share", "higher", "top 10 words that no other topic repeats; read it with NPMI",
             "top_words", "Dieng, Ruiz and Blei 2020", lambda of: coherence.distinct_share(of.top_words[:, :TOP_WORDS])),
     Metric("perplexity", ("completion",), "Wallach et al. 2009", lambda of: perplexity_fields(of.completion), (
-        Shown("perplexity.model", "lower", "equally likely words; half a document predicts the other"),
-        Shown("perplexity.unigram", "-", "the same from word frequencies alone"),
+        Shown("perplexity.model", "lower", "as hard as to guess one of so many words, given half of a document"),
+        Shown("perplexity.unigram", "-", "the same, given word frequencies alone"),
         Shown("perplexity.tokens_without_mass", "lower", "share of these tokens whose word no topic has"))),
     _metric("u_mass", "higher", "a top word occurs where a more frequent one does; at most 0",
             "top_words counts", "gensim", lambda of: of.of_top_words["u_mass"]),

@@ -40,7 +40,19 @@ MOST_NAMES = 40
 #: Maximum number of characters of a name.
 NAME_LENGTH = 28
 #: Places of a name around its point, in points.
-OFFSETS = ((0, 0), (0, 10), (0, -10), (0, 20), (0, -20), (50, 0), (-50, 0), (50, 14), (-50, 14), (50, -14), (-50, -14))
+OFFSETS = (
+    (0, 0),
+    (0, 10),
+    (0, -10),
+    (0, 20),
+    (0, -20),
+    (50, 0),
+    (-50, 0),
+    (50, 14),
+    (-50, 14),
+    (50, -14),
+    (-50, -14),
+)
 #: Log2 of the ratio at which the color scale of the correlations ends.
 END = 3.0
 
@@ -219,11 +231,15 @@ def plot_quality(
     path = model_path(model)
     if (contents := read_contents(path)).quality is None:
         if (corpus := corpus or corpus_beside(path)) is None:
-            raise InputError(f"{path}: its words were not counted in its corpus; run evaluate once with corpus=CORPUS")
+            raise InputError(
+                f"{path}: its words were not counted in its corpus; run evaluate once with corpus=CORPUS"
+            )
         counts_of(path, read_model(path), corpus)
         contents = read_contents(path)
     if contents.quality is None:
-        raise InputError(f"{path}: was not fitted to this corpus, or has one word per topic; coherence is not defined")
+        raise InputError(
+            f"{path}: was not fitted to this corpus, or has one word per topic; coherence is not defined"
+        )
     coherence, exclusivity = contents.quality
     chosen = range(len(contents.topics)) if topics is None else _chosen(contents, topics)
     drawn = [topic for topic in chosen if np.isfinite(coherence[topic])]
