@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.verb import json_option, json_text, option, verb
+from streaming_jsmf.cli.verb import json_option, json_text, option, require_one, verb
 from streaming_jsmf.config import PolishSettings
 from streaming_jsmf.display import flattened, location, memory_text, percent, printable, wrapped
 
@@ -36,17 +36,37 @@ _TITLES = {
     is_flag=True,
     help="Read a corpus or shares completely and verify them; stores are always verified.",
 )
-def info(path: str, as_json: bool = False, verify: bool = False) -> str:
+@option(
+    "--methods",
+    is_flag=True,
+    help="Print a paragraph on how a model was made, for a paper, and BibTeX of the papers that were used.",
+)
+def info(path: str, as_json: bool = False, verify: bool = False, methods: bool = False) -> str:
     """Describe the corpus, moments store, model or shares at PATH.
 
     Tells whether it is complete and intact, and how it was made.
     """
+    if methods:
+        require_one(False, json=as_json, verify=verify, methods=True)
+        return _methods(path)
     from streaming_jsmf.interface.describe import describe
 
     described = describe(path, verify=verify)
     if as_json:
         return json_text(described)
     return "\n".join(map(printable, _page(path, described)))
+
+
+def _methods(path: str) -> str:
+    """How each model was made; the paragraphs fit the terminal."""
+    from streaming_jsmf.interface.methods import methods_of
+    from streaming_jsmf.topics.store import models_at
+
+    texts = []
+    for model in models_at(path):
+        paragraph, entries = methods_of(model).split("\n\n", 1)
+        texts += ["\n".join(wrapped(printable(paragraph), "")), entries]
+    return "\n\n".join(texts)
 
 
 def _page(path: str, described: Mapping[str, Any]) -> Iterator[str]:

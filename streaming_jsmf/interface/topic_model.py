@@ -22,6 +22,7 @@ from streaming_jsmf.documents.over_time import over_time as documents_over_time
 from streaming_jsmf.documents.shares import frame
 from streaming_jsmf.documents.transform import shares_of, temporary_shares
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.interface.methods import methods_of
 from streaming_jsmf.interface.update import Update, update
 from streaming_jsmf.reporting.arrange import merge_nearest, stop_word_candidates, tree_of
 from streaming_jsmf.reporting.document_map import SAMPLED, document_map
@@ -321,6 +322,15 @@ class TopicModel:
         >>> model.plot_quality(title="Topics of the debates")  # doctest: +SKIP
         """
         return plot_quality(self, topics, **{"corpus": self.corpus, **options})
+
+    def methods(self) -> str:
+        """Return a paragraph for the methods section of a paper, and BibTeX of what was used; see ``methods_of``.
+
+        Examples
+        --------
+        >>> print(model.methods())  # doctest: +SKIP
+        """
+        return methods_of(self)
 
     def save(self, path: str | Path | StorePath, *, overwrite: bool = False) -> TopicModel:
         """Write the model and its edits, but not its corpus and moments, to ``path``, and return the new model.
