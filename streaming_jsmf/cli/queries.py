@@ -43,6 +43,9 @@ MARKED_WORDS = 100
 #: Number of topics that rose most, and that fell most, in an answer.
 SHOWN = 5
 
+#: The start of the name of a column of periods.
+_PERIOD_OF = re.compile(r"^(year|quarter|month|day) of ")
+
 #: Key of the metadata of Parquet tables that ``--out`` wrote.
 _MARK = b"streaming_jsmf.table"
 
@@ -114,7 +117,10 @@ class Answer:
 
     def _csv(self, found: Any) -> str:
         columns = found.to_pydict()
-        return csv_text([columns, *zip(*columns.values(), strict=True)], raw=self.raw)
+        names = [
+            _PERIOD_OF.sub(r"\1_of_", name) for name in columns
+        ]  # a name in R, as those of all other columns
+        return csv_text([names, *zip(*columns.values(), strict=True)], raw=self.raw)
 
     def _write(self, found: Any, path: StorePath) -> None:
         import pyarrow as pa

@@ -22,7 +22,14 @@ from streaming_jsmf.moments.store import Moments, read_store
 from streaming_jsmf.reporting.contents import COUNTS, metrics_of
 from streaming_jsmf.storage.paths import node_exists, store_path
 from streaming_jsmf.topics.edits import read_edits
-from streaming_jsmf.topics.store import AnyModel, Model, beside, corpus_beside, fitted_path, model_path, read_model
+from streaming_jsmf.topics.store import (
+    AnyModel,
+    Model,
+    beside,
+    fitted_path,
+    model_path,
+    read_model,
+)
 
 #: A paper that is cited, after the words that it stands behind: ``{lee2021rectification}``.
 _CITED = re.compile(r"\{(\w+)\}")
@@ -52,9 +59,10 @@ def methods_of(model: AnyModel) -> str:
     """
     path = model_path(model)
     found = read_model(path, ("word", "prominent_words", "topic_probability"), COUNTED)
+    moments = _moments(path, found)
     sentences = [
-        *_on_corpus(_manifest(path, found), found),
-        *_on_scan(_moments(path, found), found),
+        *_on_corpus(_manifest(path, found, moments), found),
+        *_on_scan(moments, found),
         *(_on_stod(found) if found.engine == "stod" else _on_anchors(found)),
         *_on_polish(found),
         *_on_quality(path, found),
@@ -82,21 +90,25 @@ def _named(entry: str) -> str:
     return f"({first} {year})"
 
 
-def _manifest(path: Any, model: Model) -> Manifest | None:
+def _manifest(path: Any, model: Model, moments: Moments | None) -> Manifest | None:
     """The manifest of the corpus that a model was fitted to, if it is still there."""
-    with suppress(StreamingJSMFError):
-        place = (model.provenance.get("polish_corpus") or {}).get("path")
-        corpus = corpus_beside(path) or (open_corpus(place) if place else None)
-        if corpus is not None and corpus.fingerprint in model.corpora:
-            return read_manifest(corpus.root)
+    polished = (model.provenance.get("polish_corpus") or {}).get("path")
+    scanned = None if moments is None else moments.manifest.corpus.path
+    for place in filter(None, (str(beside(fitted_path(path), "corpus")), polished, scanned)):
+        with suppress(StreamingJSMFError):
+            if (corpus := open_corpus(place)).fingerprint in model.corpora:
+                return read_manifest(corpus.root)
     return None
 
 
 def _moments(path: Any, model: Model) -> Moments | None:
     """The moments store that a model was inferred from, if it is still there."""
-    with suppress(StreamingJSMFError):
-        for place in (beside(fitted_path(path), "moments"), store_path(str(model.provenance.get("moments")))):
-            if node_exists(place) and (store := read_store(place)).manifest.corpus.fingerprint in model.corpora:
+    for place in (beside(fitted_path(path), "moments"), store_path(str(model.provenance.get("moments")))):
+        with suppress(StreamingJSMFError):
+            if (
+                node_exists(place)
+                and (store := read_store(place)).manifest.corpus.fingerprint in model.corpora
+            ):
                 return store
     return None
 
@@ -145,13 +157,14 @@ def _on_scan(moments: Moments | None, model: Model) -> Iterator[str]:
     if not settings:
         return
     how = "were summarized from all documents"
-    share = None if moments is None else moments.sample_share
+    share = None if moments is None else moments.manifest.sample_share
     if settings.get("exact"):
         how = "were counted in full"
     elif settings.get("range_finder") == "halko":
         how = "were summarized by a single-pass random sketch {halko2011finding}"
     elif share is not None and share < 1:
-        how = f"were summarized by exact products with a basis from a random sample of {percent(share)} of the documents"
+        basis = f"a basis from a random sample of {percent(share)} of the documents"
+        how = f"were summarized by exact products with {basis}"
     weights = _WEIGHTS[settings.get("document_weights", "capped")]
     yield (
         f"Co-occurrences of words within documents {how} ({weights}; for up to {settings['max_topics']} topics; seed "
@@ -159,7 +172,7 @@ def _on_scan(moments: Moments | None, model: Model) -> Iterator[str]:
     )
     error = None if moments is None else moments.scalars_of("eigenvectors").get("estimated_error")
     if error is not None:
-        yield f"The relative error of this summary is estimated to be at most about {percent(error)}."
+        yield f"The relative error of this summary is estimated to be at most about {percent(max(error, 1e-6))}."
 
 
 def _on_anchors(model: Model) -> Iterator[str]:
@@ -176,12 +189,14 @@ def _on_anchors(model: Model) -> Iterator[str]:
         f"{_anchors(settings, metrics)}; all words were divided among the topics of these anchors by least squares."
     )
     if metrics.get("ritz_residual") is not None:
-        yield f"Where the summary is least exact, its error is {percent(metrics['ritz_residual'])}."
+        yield f"Where the summary is least exact, its error is {percent(max(metrics['ritz_residual'], 1e-6))}."
 
 
 def _anchors(settings: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
     least = metrics.get("anchor_min_df")
     among = f" among the words of at least {least:,.0f} documents" if least else ""
+    shrunken = metrics.get("anchor_shrinkage")
+    among += f", with rows of C shrunk as by {shrunken:,.0f} documents" if shrunken else ""
     given = len(settings.get("anchor_words") or ())
     by_hand = f"{given} anchors were given, and " if given else ""
     if settings.get("anchors") == "soft-clique":
@@ -193,10 +208,10 @@ def _on_stod(model: Model) -> Iterator[str]:
     settings, metrics = model.settings, model.metrics
     alpha0 = "estimated" if settings.get("alpha0") == "auto" else "given"
     yield (
-        f"From these and the third moments of the documents, {metrics.get('topics_found', settings['n_topics'])} topics "
-        f"were inferred by STOD {{wang2014scalable}}, with the tensor power method ({settings['restarts']} starts per "
-        f"topic, at most {settings['iterations']} iterations, seed {settings['seed']}); the sum of the Dirichlet prior "
-        f"of topic shares is {metrics['alpha0']:.3g} ({alpha0})."
+        f"From these and the third moments of the documents, {metrics['topics_found']} topics were inferred by STOD "
+        f"{{wang2014scalable}}, with the tensor power method ({settings['restarts']} starts per topic, at most "
+        f"{settings['iterations']} iterations, seed {settings['seed']}); the sum of the Dirichlet prior of shares "
+        f"is {metrics['alpha0']:.3g} ({alpha0})."
     )
 
 
