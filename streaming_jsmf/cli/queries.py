@@ -117,9 +117,8 @@ class Answer:
 
     def _csv(self, found: Any) -> str:
         columns = found.to_pydict()
-        names = [
-            _PERIOD_OF.sub(r"\1_of_", name) for name in columns
-        ]  # a name in R, as those of all other columns
+        # Names in R, as all names but those that users give.
+        names = [re.sub(r"\W+", "_", name) if _PERIOD_OF.match(name) else name for name in columns]
         return csv_text([names, *zip(*columns.values(), strict=True)], raw=self.raw)
 
     def _write(self, found: Any, path: StorePath) -> None:

@@ -9,7 +9,7 @@ import io
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -243,7 +243,8 @@ def plot_quality(
     coherence, exclusivity = contents.quality
     chosen = range(len(contents.topics)) if topics is None else _chosen(contents, topics)
     drawn = [topic for topic in chosen if np.isfinite(coherence[topic])]
-    figure, axes = _figure(*(figsize or (8.0, 6.0))) if ax is None else (ax.get_figure(root=True), ax)
+    axes = _figure(*(figsize or (8.0, 6.0)))[1] if ax is None else ax
+    figure: Any = axes.figure.figure  # also of axes in a part of a figure
     areas = [4000 * contents.topics[topic].share for topic in drawn]
     axes.scatter(coherence[drawn], exclusivity[drawn], areas, COLORS[0], alpha=0.35)
     axes.margins(0.12)
@@ -252,16 +253,17 @@ def plot_quality(
     axes.set_title("Coherence and exclusivity of the topics" if title is None else title)
     places = [(coherence[topic], exclusivity[topic], _topic_name(contents.topics[topic])) for topic in drawn]
     _write_names(figure, axes, places)
-    return figure
+    return cast("Figure", figure)
 
 
-def _write_names(figure: Figure, axes: Axes, places: Sequence[tuple[float, float, str]]) -> None:
+def _write_names(figure: Any, axes: Axes, places: Sequence[tuple[float, float, str]]) -> None:
     """Write names at points, or numbers if there is no room, where they overlap no other and stay within the axes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    renderer = FigureCanvasAgg(figure).get_renderer()
+    canvas: Any = FigureCanvasAgg(figure)
+    renderer = canvas.get_renderer()
     figure.draw_without_rendering()  # the layout is known then
-    inside, taken = axes.get_window_extent(renderer), []
+    inside, taken = axes.get_window_extent(renderer), list[Any]()
     for x, y, name in places:
         for text, (across, down) in product((name, name.partition(" ")[0]), OFFSETS):
             note = axes.annotate(
