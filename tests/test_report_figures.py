@@ -190,9 +190,7 @@ def test_quality_is_exclusivity_against_coherence_with_names_that_do_not_overlap
         plot_quality(model)
     own = Figure(figsize=(4, 3))
     axes = own.add_subplot()
-    assert (
-        TopicModel(tmp_path / "model").plot_quality(corpus=open_corpus(tmp_path / "corpus"), ax=axes) is own
-    )
+    assert plot_quality(model, corpus=open_corpus(tmp_path / "corpus"), ax=axes) is own
     metrics = evaluate(model)["metrics"]
     expected = np.array(
         [metrics["coherence"]["mimno_2011"]["per_topic"], metrics["exclusivity"]["per_topic"]]

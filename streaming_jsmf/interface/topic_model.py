@@ -52,6 +52,7 @@ from streaming_jsmf.topics.store import (
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 #: Number of topics, the largest ones, in a representation.
@@ -312,8 +313,15 @@ class TopicModel:
         """Show the report in a notebook; arguments and errors are those of the function ``show``."""
         return show(self, height=height, **options)
 
-    def plot_quality(self, topics: Sequence[int] | None = None, **options: Any) -> Figure:
-        """Draw exclusivity against semantic coherence; see the function ``plot_quality``, whose options these are.
+    def plot_quality(
+        self,
+        topics: Sequence[int] | None = None,
+        *,
+        ax: Axes | None = None,
+        figsize: tuple[float, float] | None = None,
+        title: str | None = None,
+    ) -> Figure:
+        """Draw exclusivity against semantic coherence; arguments and errors are those of the function ``plot_quality``.
 
         Words that were not counted yet are counted in the corpus of ``fit``, once.
 
@@ -321,7 +329,7 @@ class TopicModel:
         --------
         >>> model.plot_quality(title="Topics of the debates")  # doctest: +SKIP
         """
-        return plot_quality(self, topics, **{"corpus": self.corpus, **options})
+        return plot_quality(self, topics, corpus=self.corpus, ax=ax, figsize=figsize, title=title)
 
     def methods(self) -> str:
         """Return a paragraph for the methods section of a paper, and BibTeX of what was used; see ``methods_of``.
