@@ -155,9 +155,9 @@ def _sample(sample: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield "sample", f"{sample['documents']:,} documents, {share} of the corpus"
         yield (
             "estimated error",
-            f"{sample['estimated_error']:.2g} of Y Y' (relative, an approximate upper bound)",
+            f"{percent(sample['estimated_error'])} of the co-occurrences (Y Y'), at most about",
         )
-        yield "outside basis", f"{percent(sample['outside_basis'])} of the squared norm of Y Y'"
+        yield "outside basis", f"{percent(sample['outside_basis'])} of their squared norm"
     if sample.get("words"):
         words, tokens = sample["words_hardly_seen"], sample["tokens_hardly_seen"]
         yield (
