@@ -666,6 +666,6 @@ def test_what_is_printed_fits_40_columns(tmp_path: Path, monkeypatch: pytest.Mon
     sj.fit(corpus, tmp_path / "m", 3, polish=False)
     for line in (("topics", tmp_path / "m", "--characteristic"), ("evaluate", tmp_path / "m", "--words", 8)):
         for shown in outcomes.invoked(*line).out.splitlines():
-            assert len(shown) <= 40 or re.match(r"[a-z_.0-9]+  |model: |missing: |words counted", shown), (
-                shown
-            )
+            assert len(shown) <= 40 or re.match(
+                r"[\w ().,]+  +-?\d|metric  |model: |missing: |words counted", shown
+            ), shown

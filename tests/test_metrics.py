@@ -33,6 +33,8 @@ from streaming_jsmf.evaluation.topic_shape import (
 from streaming_jsmf.inference.words import frex_words
 from streaming_jsmf.linalg.probes import Estimate
 from streaming_jsmf.reporting.topics import read_frex
+from streaming_jsmf.topics.edits import shown_topics
+from streaming_jsmf.topics.store import Model
 from tests import reference, reference_metrics
 from tests import reference_metrics as oracle
 from tests.metric_models import Case, cases, make_case
@@ -219,7 +221,8 @@ def test_frex_words_of_a_model_are_those_of_all_its_topics(columns, monkeypatch)
     case = make_case(4, n_words=40, n_topics=5)
     B, top = case.topics.word_topic, case.topics.top_words[:, :7]
     monkeypatch.setattr("streaming_jsmf.reporting.topics.FREX_BYTES", columns * 8 * len(B))
-    words, exclusive = read_frex(lambda: iter(np.array_split(B, 3)), top)
+    arrays = {"word_topic": B, "topic_probability": np.full(5, 0.2)}
+    words, exclusive = read_frex(shown_topics(Model(arrays, {}, {}, {})), top)
     np.testing.assert_array_equal(words, frex_words(B, 7))
     np.testing.assert_allclose(exclusive, oracle.exclusivity(B, top), rtol=1e-12)
 

@@ -162,10 +162,10 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
         listed = shown.listed_words(count)
         shares, vocabulary = model.arrays["topic_probability"], shown.words
         word_topic = read_word_topic(shown.panels(), listed, shares, vocabulary)
-        frex, exclusivity = read_frex(shown.panels, listed)
+        frex, exclusivity = read_frex(shown, listed)
         if shown.edits != TopicEdits(shown.edits.n_topics):
-            stored = shown.stored.arrays["prominent_words"]
-            _, exclusivity = read_frex(lambda: read_model_panels(path, "word_topic"), stored)
+            stored = replace(shown, edits=TopicEdits(shown.edits.n_topics))
+            _, exclusivity = read_frex(stored, shown.stored.arrays["prominent_words"])
         metrics = metrics_of(shown.stored, counts, exclusivity)
     npmi = (metrics["npmi"] or {}).get("per_topic")
     topics = topics_of(

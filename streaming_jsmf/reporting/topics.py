@@ -5,7 +5,7 @@ Many words of every topic, for a page, are read in one pass over ``word_topic``,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -118,7 +118,7 @@ def read_topics(
     known, characteristic, frex = np.full(listed.shape, np.nan), np.full(listed.shape, -1), None
     if probabilities:
         known, characteristic = read_listed(shown.panels(), listed, shown.model.arrays["topic_probability"])
-        frex, _ = read_frex(shown.panels, listed)
+        frex, _ = read_frex(shown, listed)
     return topics_of(shown, listed, known, characteristic, frex=frex)
 
 
@@ -207,7 +207,7 @@ def frame_of(
     ]
     columns = {"topic": shown.numbers, "share": shares, "label": shown.names, "words": pairs}
     if characteristic:
-        lists = {"characteristic": related, "frex": read_frex(shown.panels, listed)[0]}
+        lists = {"characteristic": related, "frex": read_frex(shown, listed)[0]}
         columns |= {name: [*map(list, shown.spelled(ids))] for name, ids in lists.items()}
     return pd.DataFrame(columns).sort_values("share", ascending=False, kind="stable", ignore_index=True)
 
@@ -290,15 +290,16 @@ def read_listed(
     return probabilities, leading.ids(listed.shape[1])
 
 
-def read_frex(panels: Callable[[], Iterable[Floats]], listed: NDArray[np.int64]) -> tuple[Integers, Floats]:
-    """As many FREX words of each topic as it has words in ``listed`` (K, n), and the topics' exclusivity, (K,).
+def read_frex(shown: EditedTopics, listed: NDArray[np.int64]) -> tuple[Integers, Floats]:
+    """As many FREX words of each shown topic as it has words in ``listed`` (K', n), and its exclusivity, (K',).
 
-    ``panels`` gives row panels of p(word | topic), N x K, which are read twice, and once more for each ``FREX_BYTES``.
+    Topics are exclusive compared with all stored ones, also those that are hidden. Reads ``word_topic`` twice, and once
+    more for each ``FREX_BYTES``.
     """
-    totals = np.concatenate([np.maximum(panel, 0.0).sum(axis=1) for panel in panels()])
+    totals = np.concatenate([np.maximum(panel, 0.0).sum(axis=1) for panel in shown.stored_panels()])
     found, exclusive = np.empty_like(listed), np.empty(len(listed))
     for some in slices(len(listed), max(1, FREX_BYTES // (8 * totals.size))):
-        columns = np.concatenate([panel[:, some] for panel in panels()])
+        columns = np.concatenate([panel[:, some] for panel in shown.panels()])
         found[some] = frex_words(columns, listed.shape[1], totals)
         exclusive[some] = exclusivity(columns, listed[some, :TOP_WORDS], totals)
     return found, exclusive
