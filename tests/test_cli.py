@@ -667,5 +667,5 @@ def test_what_is_printed_fits_40_columns(tmp_path: Path, monkeypatch: pytest.Mon
     for line in (("topics", tmp_path / "m", "--characteristic"), ("evaluate", tmp_path / "m", "--words", 8)):
         for shown in outcomes.invoked(*line).out.splitlines():
             assert len(shown) <= 40 or re.match(
-                r"[\w ().,]+  +-?\d|metric  |model: |missing: |words counted", shown
+                r"[\w ().,-]+  +-?\d|metric  |model: |missing: |words counted", shown
             ), shown

@@ -86,7 +86,7 @@ TITLES = {
     "mst_incoherence.documents": "incoherence",
     "mst_incoherence.cooccurrence": "incoherence by co-occurrence",
     "specificity.2015": "distance from the corpus",
-    "specificity.2021": "distance from the corpus by co-occurrence",
+    "specificity.2021": "distance from the weighted corpus",
     "dissimilarity": "words of one topic alone",
     "recovery": "error of words",
     "relative_recovery": "relative error of words",
