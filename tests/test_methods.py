@@ -79,6 +79,13 @@ def test_the_methods_are_those_of_the_model(model: Path) -> None:
     assert max(map(len, shown.split("\n\n")[0].splitlines())) <= 80
 
 
+def test_fewer_documents_are_held_out_for_a_reason(model: Path) -> None:
+    note = "(a fiftieth of all at most; 1,000 were asked for)"
+    assert f"documents held out of polish {note}" in re.sub(r"\s+", " ", printed("info", model))
+    assert f"documents that were held out {note}" in sj.TopicModel(model).methods()
+    assert sj.PolishSettings(held_out=5).held_out_note(10_000) == "each document by chance, 5 on average"
+
+
 def test_only_what_was_used_is_cited(model: Path, fitted: Path, tmp_path: Path) -> None:
     made = sj.TopicModel(model)
     assert "semantic coherence" not in made.methods()

@@ -54,7 +54,7 @@ def topics(
         return partial(
             print_topics, model, words=request.words, order=order, characteristic=request.characteristic
         )
-    found = {str(path): _read(path, request.words, order) for path in models_at(model)}
+    found = {str(path): _read(path, request.words, order, exclusive=True) for path in models_at(model)}
     return _csv(found, raw=raw) if as_csv else _json(found)
 
 
@@ -80,7 +80,8 @@ def print_topics(
     from streaming_jsmf.topics.store import models_at
 
     places = [place for model in models for place in models_at(str(model))]
-    topics = {str(place): _read(place, words, "topic" if as_json else order) for place in places}
+    order = "topic" if as_json else order
+    topics = {str(place): _read(place, words, order, exclusive=characteristic or as_json) for place in places}
     if as_json:
         click.echo(_json(topics))
     for place, found in zip(places, topics.values(), strict=True):
@@ -95,10 +96,10 @@ def _json(models: Mapping[str, Sequence[Topic]]) -> str:
     return json_text(rows if len(rows) > 1 else rows[0]["topics"])
 
 
-def _read(path: Any, words: int | None, order: Order) -> Sequence[Topic]:
+def _read(path: Any, words: int | None, order: Order, *, exclusive: bool) -> Sequence[Topic]:
     from streaming_jsmf.reporting.topics import by_share, read_topics
 
-    topics = read_topics(path, words)
+    topics = read_topics(path, words, exclusive=exclusive)
     return by_share(topics) if order == "share" else topics
 
 

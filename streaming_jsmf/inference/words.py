@@ -17,6 +17,8 @@ from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Weight of exclusivity in FREX, as in stm; frequency has the rest.
 FREX_WEIGHT = 0.7
+#: Number of most frequent words of a topic among which those of the highest FREX are looked for first.
+FREQUENT = 2000
 
 #: Endings of inflected words after the part they share: of any word, and of words in -e and -y without this letter.
 _ENDINGS = frozenset(
@@ -96,10 +98,26 @@ def frex_words(word_topic: Floats, count: int, totals: Floats | None = None) -> 
     totals = known.sum(axis=1) if totals is None else totals
     found = np.full((known.shape[1], count), -1, np.int64)
     for words, column in zip(found, known.T, strict=True):
-        scores = np.where(column > 0, frex(column, totals), 0.0)
-        [best] = _leading(scores[None], count)
-        words[: best.size] = np.where(scores[best] > 0, best, -1)
+        best = _best_by_frex(column, totals, count)
+        words[: best.size] = best
     return found
+
+
+def _best_by_frex(probability: Floats, totals: Floats, count: int) -> Integers:
+    """The words of a topic, at most ``count``, in the order of FREX; ties go to the lowest id."""
+    n_words, n_frequent = probability.size, FREQUENT
+    while True:
+        n_frequent = min(n_frequent, n_words)
+        least = np.partition(probability, -n_frequent)[-n_frequent]
+        able = np.flatnonzero((probability >= least) & (probability > 0))
+        scores = frex(probability, totals, able)
+        best = np.argsort(-scores, kind="stable")[:count]
+        # More exclusive than all others, a less frequent word has no more than this.
+        share = (n_words - able.size) / n_words
+        most = share / (FREX_WEIGHT * share + 1.0 - FREX_WEIGHT)
+        if least <= 0 or n_frequent == n_words or (best.size == count and scores[best[-1]] > most):
+            return np.asarray(able[best])
+        n_frequent *= 8
 
 
 def _rank_shares(values: Floats, chosen: Any) -> Floats:

@@ -120,8 +120,8 @@ class Contents:
     making : tables of sources, settings and versions by title
     stages : ``seconds`` of each stage of the inference, and ``peak_memory`` of the process until then, in bytes
     checks : certificates that have an explanation
-    quality : semantic coherence and exclusivity of each topic, (2, K), NaN for merged ones; None without counts
     corpus, date : name of the corpus and creation date of the model; empty if unknown
+    quality : semantic coherence and exclusivity of each topic, (2, K), NaN for merged ones; None without counts
     """
 
     engine: str
@@ -138,7 +138,6 @@ class Contents:
     making: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     stages: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
-    quality: Floats | None = None
     corpus: str = ""
     date: str = ""
     documents: DocumentLists | None = None
@@ -146,6 +145,7 @@ class Contents:
     levels: Levels | None = None
     outliers: DocumentLists | None = None
     scatter: DocumentMap | None = None
+    quality: Floats | None = None
 
 
 def read_contents(path: StorePath, words: int | None = None) -> Contents:

@@ -104,13 +104,14 @@ class Topic:
 
 
 def read_topics(
-    model: AnyModel, words: int | None = None, *, probabilities: bool = True
+    model: AnyModel, words: int | None = None, *, probabilities: bool = True, exclusive: bool = False
 ) -> tuple[Topic, ...]:
     """Read the topics of a model of any engine with edits applied, by number. No pass over documents.
 
     ``words`` is the number of words of each topic, by default 10. Without ``probabilities``, which need all of
-    ``word_topic``, those of the words are NaN, and there are no characteristic and FREX words. Raises ``InputError`` if
-    there is no model or ``words`` is below 1; ``StoreError`` if it is damaged.
+    ``word_topic``, those of the words are NaN, and there are no characteristic words. ``exclusive`` adds FREX words,
+    which take longer. Raises ``InputError`` if there is no model or ``words`` is below 1; ``StoreError`` if it is
+    damaged.
     """
     count = require_word_count(words)
     shown = shown_topics(model, NEEDED, OPTIONAL)
@@ -118,6 +119,7 @@ def read_topics(
     known, characteristic, frex = np.full(listed.shape, np.nan), np.full(listed.shape, -1), None
     if probabilities:
         known, characteristic = read_listed(shown.panels(), listed, shown.model.arrays["topic_probability"])
+    if exclusive:
         frex, _ = read_frex(shown, listed)
     return topics_of(shown, listed, known, characteristic, frex=frex)
 
