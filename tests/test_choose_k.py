@@ -140,6 +140,23 @@ def test_a_corpus_of_one_row_group_has_stability_and_prints_its_table_only(
     assert (shown.code, shown.err) == (0, "")
     found = json.loads((tmp_path / "small.choose-k" / "choose-k.json").read_text(encoding="utf-8"))
     assert found["missing"] == {}
+    heading, *lines = shown.out.splitlines()
+    assert heading.split() == [
+        *(
+            "topics",
+            "perplexity",
+            "NPMI",
+            "distinct",
+            "stability",
+            "coherence",
+            "exclusive",
+            "eigengap",
+            "loss",
+        ),
+    ]
+    for line, row in zip(lines, found["rows"], strict=False):
+        values = line.removeprefix("*").split()
+        assert values[5:7] == [f"{row['coherence']:.3f}", f"{row['exclusivity']:.3f}"]
     true, more = (row["stability"] for row in found["rows"])
     assert 0 < more < true <= 1
 
