@@ -35,7 +35,7 @@ _NAMES = {
     "moments.scan": "scan",
     "reporting.document_map": "document_map",
     "reporting.effects": "plot_effects",
-    "reporting.plots": "plot_correlations plot_documents plot_map plot_over_time plot_topics",
+    "reporting.plots": "plot_correlations plot_documents plot_map plot_over_time plot_quality plot_topics",
     "reporting.report": "report show view",
     "topics.polish": "polish",
     "topics.store": "open_model",

@@ -27,7 +27,7 @@ _FLAGS = {
 
 #: Verbs of options, for messages of verbs and functions that lack these; ``streaming_jsmf.config`` adds others.
 VERB_OF = {"draws": "effects", "partitions": "infer", "n_topics": "fit", "follow": "scan"}
-#: What a verb has instead.
+#: What a verb has instead: the scan is for the largest of several numbers of topics.
 _INSTEAD = {"max_topics": "n_topics"}
 
 #: Whether messages name options (``--min-df 5``), as on the command line, or keyword arguments (``min_df=5``).
@@ -84,11 +84,14 @@ class Option:
     def __str__(self) -> str:
         if self._is_taken:
             return self.alone
-        other = Option(_INSTEAD.get(self._name, self._name))
-        if other._is_taken:
+        if self._name in _INSTEAD and (other := Option(_INSTEAD[self._name], value=self._halved))._is_taken:
             return other.alone
         verb = VERB_OF.get(self._name, "")
         return f"{self.alone} of {verb}" if verb else self.alone
+
+    @property
+    def _halved(self) -> list[int] | None:
+        return None if self._value is None else [self._value // 2, self._value]
 
     @property
     def _is_taken(self) -> bool:
@@ -110,6 +113,8 @@ class Option:
         value = self._value
         if value is None or value is True:
             return self._flag
+        if isinstance(value, list):
+            value = ",".join(map(str, value))
         return f"{self._flag} {shlex.quote(str(value))}"
 
 

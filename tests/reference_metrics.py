@@ -74,6 +74,28 @@ def dissimilarity(top_words: Integers, count: int = 20) -> float:
     return float(np.mean(own))
 
 
+def frex(B: Floats, weight: float = 0.7) -> Floats:
+    """FREX of each word in each topic: ranks are counted word by word, ties by halves."""
+
+    def share(values: Floats, word: int) -> float:
+        below, equal = np.sum(values < values[word]), np.sum(values == values[word])
+        return float(below + (equal + 1) / 2) / len(values)
+
+    totals = [sum(row) for row in B]
+    scores = np.zeros(B.shape)
+    for k in range(B.shape[1]):
+        exclusive = np.array([B[i, k] / totals[i] if totals[i] > 0 else 0.0 for i in range(len(B))])
+        for i in range(len(B)):
+            scores[i, k] = 1 / (weight / share(exclusive, i) + (1 - weight) / share(B[:, k], i))
+    return scores
+
+
+def exclusivity(B: Floats, top_words: Integers) -> list[float]:
+    """Sum of FREX over the top words of each topic."""
+    scores = frex(B)
+    return [sum(scores[i, k] for i in words) for k, words in enumerate(top_words)]
+
+
 def document_frequency(H: Floats, *words: int) -> int:
     """Number of documents (rows of H) that contain all the words."""
     return sum(all(h[word] > 0 for word in words) for h in H)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from streaming_jsmf import InferSettings, ScanSettings, infer, scan
-from streaming_jsmf.evaluation.choice import Measures, choose
+from streaming_jsmf.evaluation.choice import Measures, choice_of, choose, fields_of
 from streaming_jsmf.evaluation.topic_shape import stability
 from streaming_jsmf.moments.select import resampled
 from streaming_jsmf.moments.store import open_moments
@@ -81,6 +81,10 @@ def test_the_page_has_the_table_and_a_line_for_each_measure() -> None:
     assert [row.one("th").text for row in rows] == ["5", "10", "20"]
     assert [row.classes == ["suggested"] for row in rows] == [False, True, False]
     assert "<no> replicas" in page.text
+    older = {"rows": [{**row, "loss": 0} for row in fields_of(choice, {})["rows"]], "missing": {}}
+    for row in older["rows"]:
+        del row["coherence"], row["exclusivity"]
+    assert choice_of({"format_version": 1, **older}) == (choice, {}), "of a release without these columns"
     lines = draw_lines(choice)
     assert [line["title"] for line in lines] == ["perplexity", "NPMI", "distinct"]
     assert len(page.all("svg")) == 3
@@ -120,6 +124,8 @@ def test_the_planted_number_is_suggested(corpus: Path, invoke: Command, tmp_path
     evaluated = json.loads(told.out)
     assert row["npmi"] == evaluated["metrics"]["npmi"]["mean"]
     assert row["distinct_share"] == evaluated["metrics"]["distinct_share"]
+    assert row["coherence"] == evaluated["metrics"]["coherence"]["mimno_2011"]["mean"]
+    assert row["exclusivity"] == evaluated["metrics"]["exclusivity"]["mean"]
     again = invoke(*command, "--json")
     assert json.loads(again.out) == found
     assert (out / "choose-k.html").read_bytes() == page
@@ -134,6 +140,23 @@ def test_a_corpus_of_one_row_group_has_stability_and_prints_its_table_only(
     assert (shown.code, shown.err) == (0, "")
     found = json.loads((tmp_path / "small.choose-k" / "choose-k.json").read_text(encoding="utf-8"))
     assert found["missing"] == {}
+    heading, *lines = shown.out.splitlines()
+    assert heading.split() == [
+        *(
+            "topics",
+            "perplexity",
+            "NPMI",
+            "distinct",
+            "stability",
+            "coherence",
+            "exclusive",
+            "eigengap",
+            "loss",
+        ),
+    ]
+    for line, row in zip(lines, found["rows"], strict=False):
+        values = line.removeprefix("*").split()
+        assert values[5:7] == [f"{row['coherence']:.3f}", f"{row['exclusivity']:.3f}"]
     true, more = (row["stability"] for row in found["rows"])
     assert 0 < more < true <= 1
 
@@ -152,7 +175,7 @@ def test_moments_are_compared_with_what_they_allow(corpus: Path, invoke: Command
         bare = json.loads(
             invoke("choose-k", tmp_path / "m", "--topics", "3,6", "--json", *out, *SYNCHRONOUS).out
         )
-        assert list(bare["missing"]) == ["perplexity", "npmi", "stability"]
+        assert list(bare["missing"]) == ["perplexity", "npmi", "coherence", "stability"]
         assert "name it with --corpus" in bare["missing"]["npmi"]
         named = ("--corpus", moved, "--out", tmp_path / "named")
         told = json.loads(

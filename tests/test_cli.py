@@ -35,7 +35,7 @@ from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.moments.stages.sums import SumsReduction
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.topics.store import read_model
-from tests import outcomes
+from tests import outcomes, reference_metrics
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
 from tests.outcomes import Outcome
 from tests.processes import PATIENCE, ended
@@ -172,6 +172,11 @@ def test_topics_as_a_table_csv_and_json_agree(made_model: Path) -> None:
         assert (int(line["topic"]), float(line["share"])) == (row["topic"], row["probability"])
         assert (line["anchor"], line["words"], line["label"]) == (row["anchor"], prominent, label)
         assert line["characteristic"].startswith(characteristic)
+        scores = np.where(given[:, row["topic"]] > 0, reference_metrics.frex(given)[:, row["topic"]], 0)
+        exclusive = [names.index(word) for word in row["frex"]]
+        np.testing.assert_allclose(scores[exclusive], np.sort(scores)[:-5:-1], rtol=1e-9)
+        assert f"exclusive (FREX): {', '.join(row['frex'])}" in text
+        assert line["frex"] == ", ".join(row["frex"])
 
 
 def test_topics_are_sorted_by_share_except_in_json(made_model: Path) -> None:
@@ -299,8 +304,11 @@ def test_info_is_a_page_for_people(
     expected = {
         corpus: ("corpus: ", "documents         150"),
         made_moments: ("moments: ", "max_topics=5", "peak memory "),
-        unfinished: ("incomplete", "missing stages    projection", "partitions done   projection "),
-        made_model: ("model: ", "topics            5", str(made_moments), "rectification "),
+        unfinished: (
+            *("incomplete", "still to do       counting words that occur together"),
+            "partitions done   counting words that occur together ",
+        ),
+        made_model: ("model: ", "topics            5", str(made_moments), "finding topics "),
         tmp_path / "models": ("models: ", "k=5 (complete and intact)"),
     }
     for path, parts in expected.items():
@@ -445,7 +453,12 @@ REFUSED: list[tuple[str, ...]] = [
     ("infer {moments} {new} --topics 6", "{moments}", "up to 5 topics", "--max-topics 6"),
     ("scan {corpus} {moments} --max-topics 6 SCAN", "max_topics: stored 5, asked 6"),
     ("infer {rank2} {new} --topics 3", "2 positive eigenvalues", "--topics 2"),
-    ("infer {unfinished} {new} --topics 3", "{unfinished}", "missing projection", "run the same scan"),
+    (
+        "infer {unfinished} {new} --topics 3",
+        "{unfinished}",
+        "(still to do: counting words that occur together, ",
+        "run the same scan",
+    ),
     ("fit {corpus} {model} --topics 3,5 SCAN", "{model}", "not a folder of models of several K"),
     ("topics {model} --csv --json", "--csv", "--json"),
     ("topics {model} --words 0", "words is 0"),
@@ -653,6 +666,6 @@ def test_what_is_printed_fits_40_columns(tmp_path: Path, monkeypatch: pytest.Mon
     sj.fit(corpus, tmp_path / "m", 3, polish=False)
     for line in (("topics", tmp_path / "m", "--characteristic"), ("evaluate", tmp_path / "m", "--words", 8)):
         for shown in outcomes.invoked(*line).out.splitlines():
-            assert len(shown) <= 40 or re.match(r"[a-z_.0-9]+  |model: |missing: |words counted", shown), (
-                shown
-            )
+            assert len(shown) <= 40 or re.match(
+                r"[\w ().,-]+  +-?\d|metric  |model: |missing: |words counted", shown
+            ), shown

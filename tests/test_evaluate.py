@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -28,7 +29,7 @@ from streaming_jsmf.evaluation.counts import (
 )
 from streaming_jsmf.evaluation.evaluate import topic_arrays, truth_of
 from streaming_jsmf.evaluation.inputs import SelectedCounts
-from streaming_jsmf.evaluation.metrics import SHOWN
+from streaming_jsmf.evaluation.metrics import SHOWN, title_of
 from streaming_jsmf.jobs.events import Event, StageStarted
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.simulation import simulate_lda
@@ -194,7 +195,7 @@ def test_of_many_words_errors_are_estimated_with_their_standard_errors(
 
     stored = errors_of(evaluate(model, "--json"))
     assert is_near(stored)
-    [line] = [line for line in evaluate(model).out.splitlines() if line.startswith("recovery ")]
+    [line] = [line for line in evaluate(model).out.splitlines() if line.startswith("error of words ")]
     assert "+-" in line
     rewritten(model, lambda about: about["provenance"].update(moments="/nowhere/m.zarr"))
     counted = errors_of(evaluate(model, "--corpus", simulated / "corpus", "--json"))
@@ -243,7 +244,7 @@ def test_without_its_moments_a_warning_says_what_is_missing(
     rewritten(model_path, lambda about: about["provenance"].update(moments="/nowhere/m.zarr"))
     outcome = evaluate(model_path, "--json")
     [sentence] = [line for line in outcome.document()["warnings"] if "/nowhere" in line]
-    assert "recovery, relative_recovery, approximation, relative_approximation" in sentence
+    assert "error of words, relative error of words, unexplained co-occurrence, unexplained share" in sentence
     assert outcome.err.splitlines() == [f"warning: {sentence}"]
     given = evaluate(model_path, "--moments", fitted / "moments", "--json").document()
     assert given["metrics"] == {**known, "stability": given["metrics"]["stability"]}
@@ -289,9 +290,11 @@ def test_the_table_has_a_line_for_each_metric(evaluate: Evaluate, simulated: Pat
     outcome = evaluate(model, "--corpus", corpus, "--truth", corpus, "--replicas", 2, "--words", 3)
     assert outcome.code == 0
     lines = outcome.out.splitlines()
+    titles = [line.partition("  ")[0] for line in lines]
+    assert {line.title: titles.count(line.title) for line in SHOWN} == {line.title: 1 for line in SHOWN}
+    assert "dominancy" not in outcome.out, "a word of the papers"
+    [score] = [line for line in lines if line.startswith("NPMI ")]
     named = [line.split()[0] for line in lines]
-    assert {line.path: named.count(line.path) for line in SHOWN} == {line.path: 1 for line in SHOWN}
-    [score] = [line for line in lines if line.startswith("npmi ")]
     assert score.split()[2] == "higher"
     assert "missing" not in outcome.out
     assert "training corpus, 500 documents" in outcome.out
@@ -299,7 +302,7 @@ def test_the_table_has_a_line_for_each_metric(evaluate: Evaluate, simulated: Pat
     assert all(len(line.split()) == 5 for line in lines[-4:])
     plain = evaluate(model).out
     assert "prominent words" not in plain
-    [missing] = [line for line in plain.splitlines() if line.startswith("missing: recovery_error")]
+    [missing] = [line for line in plain.splitlines() if line.startswith("missing: distance from the truth")]
     assert "--truth" in missing
 
 
@@ -326,13 +329,14 @@ def test_models_of_several_k_are_in_one_table(evaluate: Evaluate, fitted: Path, 
     assert (shown.code, shown.err) == (0, "")
     documents = [evaluate(models / name, "--json").document() for name in ("k=3", "k=5")]
     assert json.loads(evaluate(models, "--json").out) == documents
-    lines = {line.split()[0]: line.split()[1:] for line in shown.out.splitlines() if line}
+    cells = [re.split(" {2,}", line) for line in shown.out.splitlines() if line]
+    lines = {name: values for name, *values in cells}
     assert lines["metric"] == ["k=3", "k=5", "better"]
     for name, better in (("distinct_share", max), ("hoyer_sparsity", None), ("recovery", min)):
         values = [document["metrics"][name] for document in documents]
         best = None if better is None else values.index(better(values))
         told = [f"{value:.4g}{'*' if place == best else ''}" for place, value in enumerate(values)]
-        assert lines[name][:2] == told
+        assert lines[title_of(name)][:2] == told
     assert "missing: " in shown.out
     listed = evaluate(models, "--words", "4").out
     assert f"model: {models / 'k=5'}\n" in listed

@@ -141,6 +141,7 @@ def test_without_further_inputs_their_metrics_are_null():
         "specificity",
         "dissimilarity",
         "distinct_share",
+        "exclusivity",
         "hoyer_sparsity",
         "mst_incoherence",
     }

@@ -21,6 +21,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import streaming_jsmf as sj
 from streaming_jsmf.config import Curation, IngestRequest
 from streaming_jsmf.corpus import Corpus, curation, open_corpus, totals
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
@@ -29,7 +30,9 @@ from streaming_jsmf.ingestion import first_pass, job
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.readers.record_files import TextSource
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
+from streaming_jsmf.jobs.events import StageStarted, what
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.simulation import simulate_lda
 from tests.corpora import bags_of, corpus_bytes, file_bytes, rows_of, write_texts
 from tests.outcomes import Command, refused
 from tests.readers import words_of
@@ -312,6 +315,30 @@ BOUNDS = (
     (totals, "RANGE_BYTES", 300),
     (curation, "_SLACK", 0),
 )
+
+
+def test_every_stage_says_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bars and lines show no names of stages, of which a large corpus has more than a small one."""
+    monkeypatch.setattr(totals, "RANGE_BYTES", 300)
+    started: set[str] = set()
+
+    def listener(event: Any) -> None:
+        if isinstance(event, StageStarted):
+            started.add(event.stage)
+
+    pairs = {"one": "red ships sail home", "two": "blue cars drive away"}
+    rows = [{"key": f"d{n}", "text": " ".join([*pairs.values()] * (1 + n % 3)) + f" w{n}"} for n in range(60)]
+    options = {"id": "key", "phrases": 0.3, "stemmer": "english", "max_df": 1.0, "duplicates": "drop"}
+    pytest.importorskip("snowballstemmer")
+    sj.ingest(rows, tmp_path / "c", listener=listener, **options)
+    (tmp_path / "t.csv").write_text(
+        "document,word,count\n" + "".join(f"d{n % 9},w{n},1\n" for n in range(99))
+    )
+    sj.ingest(tmp_path / "t.csv", tmp_path / "t", reader="triples", listener=listener)
+    simulate_lda(tmp_path / "s", n_documents=40, n_words=30, n_topics=2, listener=listener)
+    sj.scan(tmp_path / "s", tmp_path / "m", max_topics=2, third_moment=True, listener=listener)
+    assert {"frequent", "identities", "contents", "words", "forms", "scatter", "write", "sums"} <= started
+    assert not {stage for stage in started if what(stage) == stage}
 
 
 @pytest.mark.usefixtures("many_groups")

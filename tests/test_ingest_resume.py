@@ -206,7 +206,7 @@ def test_a_killed_ingest_is_not_resumed_with_another_tokenizer(folder: Path, tmp
     (here / "slowly.py").write_text(SLOWLY.replace("text.split()", "text.upper().split()"))
     outcome = ended(command(target), folder=here)
     assert outcome.code == 2
-    assert "differs in tokenizer; finish it" in outcome.err.splitlines()[-1]
+    assert "the code of the tokenizer has changed; finish it" in outcome.err.splitlines()[-1]
     assert committed(partial, "read")
     finished(command(target, "--overwrite"), folder=here)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "out"]
@@ -267,11 +267,11 @@ def files_in(path: Path) -> dict[str, int]:
     [
         (
             {"curation": {}, "tokens_per_shard": 99},
-            "stop_words_sha256; tokens_per_shard: stored 20000000, asked 99",
+            "; the stop words are others; tokens_per_shard: stored 20000000, asked 99",
         ),
         ({"curation": {"stop_words": "none", "min_tokens": 6}}, "min_tokens: stored 5, asked 6"),
         ({"on_bad_record": "quarantine"}, "on_bad_record: stored 'fail', asked 'quarantine'"),
-        ({"options": {"ngrams": 2}}, "read_ngrams: stored 1, asked 2; source"),
+        ({"options": {"ngrams": 2}}, ": read_ngrams: stored 1, asked 2"),
     ],
 )
 def test_other_settings_are_refused(changes: dict[str, Any], named: str, interrupted: Job) -> None:
@@ -292,12 +292,16 @@ def test_a_changed_source_is_refused(interrupted: Job) -> None:
     kept = changed.stat()
     text = changed.read_text()
     changed.write_text(text.replace("word1", "word2"))
-    with pytest.raises(SettingsMismatchError, match="differs in files; finish it"):
+    with pytest.raises(
+        SettingsMismatchError, match=": other files were read, or their contents have changed; finish it"
+    ):
         interrupted()
     changed.write_text(text)
     os.utime(changed, ns=(kept.st_atime_ns, kept.st_mtime_ns))
     (interrupted.source / "99.jsonl").write_text(text)
-    with pytest.raises(SettingsMismatchError, match="differs in files; source; units; finish it"):
+    with pytest.raises(
+        SettingsMismatchError, match=": other files were read, or their contents have changed; finish it"
+    ):
         interrupted()
     (interrupted.source / "99.jsonl").unlink()
     interrupted()
@@ -312,7 +316,7 @@ def test_another_list_of_words_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         job(interrupt_at("write"))
     (tmp_path / "in" / "vocab.x.txt").write_text("ant\ncat\n")
-    with pytest.raises(SettingsMismatchError, match="differs in words;"):
+    with pytest.raises(SettingsMismatchError, match=": the words are others;"):
         job()
 
 

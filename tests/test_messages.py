@@ -22,6 +22,7 @@ from streaming_jsmf import Execution, InputError, ingest
 from streaming_jsmf.cli.main import COMMANDS
 from streaming_jsmf.config.fields import Settings, declared
 from streaming_jsmf.errors import Option, option, options_named, taking
+from streaming_jsmf.evaluation.verdicts import CERTIFICATES, warnings_of
 from tests.corpora import planted, words
 from tests.outcomes import Command, refused
 from tests.processes import ended
@@ -199,6 +200,46 @@ def test_fit_advises_what_it_has(tmp_path: Path, invoke: Command) -> None:
         assert f"lower {option.max_topics} or {option.workers}" == "lower n_topics or workers"
         with taking(["max_topics"]):
             assert f"{option.max_topics}" == "n_topics", "what the user has called counts"
+
+
+def test_what_differs_is_told_in_words(tmp_path: Path, invoke: Command) -> None:
+    """Of files, documents and word lists, whose digests say nothing; what follows from them is not repeated."""
+    table, corpus, model, shares = (tmp_path / name for name in ("t.csv", "c", "m", "s.parquet"))
+    TABLE_OF_TEXTS.to_csv(table, index=False)
+    sj.fit(sj.ingest(table, corpus), model, 2, workers=1)
+    sj.transform(model, table, shares)
+    TABLE_OF_TEXTS[:-3].to_csv(table, index=False)
+    files = "(other files were read, or their contents have changed; fingerprint stored "
+    refused(invoke("ingest", table, corpus).without_progress(), 2, files)
+    documents = "(the documents, or how they are read, are others; fingerprint stored "
+    refused(invoke("transform", model, table, shares, "--quiet"), 2, documents)
+    seed = "(n_topics: stored 2, asked 3; fingerprint stored "
+    refused(invoke("fit", corpus, model, "--topics", 3), 2, seed)
+    sj.ingest(table, tmp_path / "d")
+    corpora = "(the corpus is another one, or has changed; fingerprint stored "
+    refused(invoke("fit", tmp_path / "d", model, "--topics", 2), 2, corpora)
+
+
+def test_a_limit_of_less_than_a_document_says_so(tmp_path: Path, invoke: Command) -> None:
+    TABLE_OF_TEXTS.to_csv(tmp_path / "t.csv", index=False)
+    done = invoke("ingest", tmp_path / "t.csv", tmp_path / "c", "--max-df", 0.001, "--quiet")
+    refused(done, 2, f"in any document, as 0.10% of {len(TABLE_OF_TEXTS)} is less than one)", "--max-df 100%")
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_warnings_about_a_model_name_options_of_the_verb_that_prints_them(command: Any) -> None:
+    flags = {each.name: {flag for part in each.params for flag in part.opts} for each in COMMANDS}
+    doubtful = {
+        each.path: {"value": 9.0, "standard_error": 0.0} if "mass" in each.path else 9.0
+        for each in CERTIFICATES
+        if each.advice and "." not in each.path
+    }
+    with options_named(), taking(flags[command.name]):
+        for sentence in warnings_of(doubtful, 20):
+            for flag, verb in re.findall(r"(--[a-z0-9-]+)(?: [0-9,]+)?(?: of ([a-z-]+))?", sentence):
+                assert flag in flags[verb or command.name], sentence
+    with options_named(), taking(flags["fit"]):
+        assert "(--topics 20,40)" in warnings_of({"ritz_residual": 0.28}, 20)[0]
 
 
 def test_no_constant_names_options() -> None:

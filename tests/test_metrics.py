@@ -30,7 +30,11 @@ from streaming_jsmf.evaluation.topic_shape import (
     recovery_error,
     stability,
 )
+from streaming_jsmf.inference.words import frex_words
 from streaming_jsmf.linalg.probes import Estimate
+from streaming_jsmf.reporting.topics import read_frex
+from streaming_jsmf.topics.edits import shown_topics
+from streaming_jsmf.topics.store import Model
 from tests import reference, reference_metrics
 from tests import reference_metrics as oracle
 from tests.metric_models import Case, cases, make_case
@@ -194,6 +198,35 @@ def test_values_equal_the_dense_ones(case):
         oracle.distinct_share(topics.top_words),
     ]
     np.testing.assert_allclose(values(topics), expected, rtol=1e-10, atol=1e-12)
+
+
+@given(cases(), st.integers(1, 10))
+def test_exclusivity_and_frex_words_equal_the_dense_ones(case, words):
+    B, top = case.topics.word_topic, case.topics.top_words[:, :words]
+    np.testing.assert_allclose(topic_shape.exclusivity(B, top), oracle.exclusivity(B, top), rtol=1e-12)
+    found = evaluate_topics(case.topics)[0]["exclusivity"]["per_topic"]
+    np.testing.assert_allclose(found, oracle.exclusivity(B, case.topics.top_words[:, :10]), rtol=1e-12)
+    scores = np.where(B > 0, oracle.frex(B), 0.0)
+    for listed, own in zip(frex_words(B, words), scores.T, strict=True):
+        # Words of equal scores, up to rounding, may change places.
+        np.testing.assert_allclose(
+            np.append(own, 0.0)[listed[: len(own)]], np.sort(own)[::-1][:words], rtol=1e-9
+        )
+        assert len({*listed.tolist()} - {-1}) == (listed >= 0).sum()
+
+
+@pytest.mark.parametrize("columns", [1, 3, 99])
+def test_frex_words_of_a_model_are_those_of_all_its_topics(columns, monkeypatch):
+    """Columns of a large model are read a few at a time."""
+    case = make_case(4, n_words=40, n_topics=5)
+    B, top = case.topics.word_topic, case.topics.top_words[:, :7]
+    monkeypatch.setattr("streaming_jsmf.reporting.topics.FREX_BYTES", columns * 8 * len(B))
+    whole = frex_words(B, 7)
+    monkeypatch.setattr("streaming_jsmf.inference.words.FREQUENT", columns)
+    arrays = {"word_topic": B, "topic_probability": np.full(5, 0.2)}
+    words, exclusive = read_frex(shown_topics(Model(arrays, {}, {}, {})), top)
+    np.testing.assert_array_equal(words, whole)
+    np.testing.assert_allclose(exclusive, oracle.exclusivity(B, top), rtol=1e-12)
 
 
 def test_more_words_than_a_panel_holds(monkeypatch):

@@ -167,8 +167,10 @@ def test_documents_of_topics(known: Known) -> None:
             known.require([(row.idxmax(), name)], some=True)
     sj.transform(model, model.corpus, known.folder / "s.csv")
     first, *rest = csv.reader((known.folder / "s.csv").read_text().splitlines())
-    columns = [place for place, name in enumerate(first) if re.match(r"\d: ", name)]
-    known.require(first[place].split(": ") for place in columns)
+    columns = [place for place, name in enumerate(first) if name.startswith("topic_")]
+    known.require(
+        (number, " ".join(words)) for _, number, *words in (first[place].split("_") for place in columns)
+    )
     np.testing.assert_allclose(
         np.array([[float(row[place]) for place in columns] for row in rest]), table, rtol=1e-4, atol=1e-6
     )

@@ -465,7 +465,7 @@ def test_an_interrupted_run_resumes(tmp_path, monkeypatch, starts, corpus, fails
     monkeypatch.setattr("streaming_jsmf.topics.document_job.read_block", failing)
     with pytest.raises(KeyboardInterrupt):
         polish(starts["lr-jsmf"], corpus, tmp_path / "out", settings, execution=SYNCHRONOUS)
-    with pytest.raises(SettingsMismatchError, match="unfinished polish that differs in"):
+    with pytest.raises(SettingsMismatchError, match="unfinished polish of another request: "):
         polish(starts["lr-jsmf"], corpus, tmp_path / "out", ALL, execution=SYNCHRONOUS)
     done = len(calls)
     again = polish(starts["lr-jsmf"], corpus, tmp_path / "out", settings, execution=SYNCHRONOUS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import webbrowser
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,14 @@ import pytest
 from streaming_jsmf import (
     InputError,
     document_map,
+    evaluate,
+    fit,
+    open_corpus,
     plot_correlations,
     plot_documents,
     plot_map,
     plot_over_time,
+    plot_quality,
     plot_topics,
     report,
     shares_by,
@@ -26,7 +31,7 @@ from streaming_jsmf.interface.topic_model import TopicModel
 from streaming_jsmf.reporting.layout import neighbors_kept, times_chance
 from streaming_jsmf.reporting.plots import COLORS
 from streaming_jsmf.topics.store import Model, read_model, write_model
-from tests.corpora import planted
+from tests.corpora import planted, write_corpus
 from tests.outcomes import Command, refused
 from tests.test_report_values import saved, shares_beside
 from tests.test_transform import K, N
@@ -171,6 +176,39 @@ def test_documents_are_near_those_with_similar_shares_and_colored_by_a_column(
         plot_documents(model, shares, color="none")
     with pytest.raises(InputError):
         document_map(model, shares, number=0)
+
+
+def test_quality_is_exclusivity_against_coherence_with_names_that_do_not_overlap(tmp_path: Path) -> None:
+    """Words are counted once in the corpus beside the model; merged topics have no values."""
+    from matplotlib.figure import Figure
+
+    counts = planted(150, 60, 6, length=40, seed=5).counts
+    model = TopicModel(
+        fit(write_corpus(tmp_path / "corpus", counts), tmp_path / "model", 6, polish=False, workers=1)
+    )
+    with pytest.raises(InputError, match="run evaluate once with corpus=CORPUS"):
+        plot_quality(model)
+    own = Figure(figsize=(4, 3))
+    axes = own.add_subplot()
+    assert plot_quality(model, corpus=open_corpus(tmp_path / "corpus"), ax=axes) is own
+    metrics = evaluate(model)["metrics"]
+    expected = np.array(
+        [metrics["coherence"]["mimno_2011"]["per_topic"], metrics["exclusivity"]["per_topic"]]
+    )
+    np.testing.assert_allclose(axes.collections[0].get_offsets(), expected.T)
+    model.label(2, "harbor").merge([1, 4])
+    figure = model.plot_quality([2, 1, 5], figsize=(5, 4), title="mine")
+    [axes] = figure.axes
+    assert (figure.get_size_inches().tolist(), axes.get_title()) == ([5, 4], "mine")
+    np.testing.assert_allclose(axes.collections[0].get_offsets(), expected.T[[2, 5]])
+    figure = model.plot_quality()
+    [axes] = figure.axes
+    names = [text.get_text() for text in axes.texts]
+    assert "2 harbor" in names
+    assert "1" not in {name.split()[0] for name in names}
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
 
 
 def test_wrong_topics_and_models_are_refused(model: Path, shares: Path) -> None:

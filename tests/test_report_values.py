@@ -279,7 +279,10 @@ def test_a_directory_of_models_has_a_page_with_their_flows_and_their_comparison(
         assert levels["own"] == own
         assert [len(model["names"]) for model in levels["models"]] == [2, 3, 4]
         assert [len(values) for values in levels["flows"]] == [6, 12]
-        assert {name for name, _ in levels["models"][0]["metrics"]} >= {"distinct_share", "effective_topics"}
+        assert {name for name, _ in levels["models"][0]["metrics"]} >= {
+            "distinct words",
+            "effective number of topics",
+        }
     choice = choose([Measures(2, 900.0, 0.1, 1.0), Measures(4, 700.0, 0.2, 0.9)])
     found = models / "choose-k.json"
     found.write_text(json.dumps(fields_of(choice, {"stability": "<no> replicas"})), encoding="utf-8")

@@ -213,7 +213,7 @@ def test_new_stop_words_are_noticed(folder: Path, invoke: Command) -> None:
     assert invoke(*fit).code == 0
     assert {"wordb"} <= words_of(folder / "out.corpus") - {"worda"}
     stop.write_text("worda\nwordb\n")
-    refused(invoke(*fit), 2, "out.corpus: exists already", "stop_words_sha256")
+    refused(invoke(*fit), 2, "out.corpus: exists already", "(the stop words are others; fingerprint")
     assert invoke(*fit, "--overwrite").code == 0
     assert not {"worda", "wordb"} & words_of(folder / "out.corpus")
     assert "wordb" not in sj.open_model("out").coords["word"].values

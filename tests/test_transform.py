@@ -316,11 +316,11 @@ def test_csv_has_a_column_for_each_shown_topic(
     assert (made.code, made.out) == (0, f"shares: {out} (30 documents, 1 without known words, 4 topics)\n")
     assert "'tags' is list" in made.err
     found, theta = pd.read_csv(out), expected(drawn)[:30]
-    assert list(found) == ["document_id", "year", "title", "known_tokens", "0", "3: prices"]
+    assert list(found) == ["document_id", "year", "title", "known_tokens", "topic_0", "topic_3_prices"]
     assert found["title"].tolist()[:2] == ["'=2+3", 'a "b",\r\nc']
     assert found["title"].isna().sum() == 1
-    np.testing.assert_allclose(found["0"], theta[:, 0] + theta[:, 2], rtol=1e-6)
-    np.testing.assert_array_equal(found["3: prices"].astype(np.float32), theta[:, 3].astype(np.float32))
+    np.testing.assert_allclose(found["topic_0"], theta[:, 0] + theta[:, 2], rtol=1e-6)
+    np.testing.assert_array_equal(found["topic_3_prices"].astype(np.float32), theta[:, 3].astype(np.float32))
     assert invoke("transform", named, odd, out, "--raw", "--overwrite").code == 0
     assert pd.read_csv(out)["title"][0] == "=2+3"
     assert invoke("transform", named, odd, tmp_path / "s.parquet", "--raw").code == 2

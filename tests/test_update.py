@@ -23,6 +23,7 @@ import pytest
 
 import streaming_jsmf as sj
 from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.interface.update import Update
 from streaming_jsmf.storage import replace
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.edits import TopicEdits
@@ -459,6 +460,43 @@ def test_what_becomes_of_topics() -> None:
     assert model.arrays["topic_probability"].tolist() == [3, 2, 4, 1]
     edits = TopicEdits(4, {2: "gone", 3: "kept"}, ((1, 2, 3),), (2,))
     assert found.edits(edits) == TopicEdits(4, {3: "kept"}, ((1, 3),))
+
+
+@pytest.mark.parametrize(
+    ("distances", "gone", "tokens", "advice"),
+    [
+        ((0.1, 0.3, 0.2, 0.2, 0.1), (), 1, "the topics mean what they did, and can be used as before"),
+        (
+            (0.1, 0.6, 0.2, 0.2, 0.1),
+            (),
+            1,
+            "not all (with other words than at first: 1); read their words and check",
+        ),
+        ((0.1, 0.6, 0.2, 0.9, 0.1), (3,), 1, "not all (new: 3; with other words than at first: 1)"),
+        (
+            (0.9, 0.6, 0.2, 0.9, 0.1),
+            (0, 3),
+            1,
+            "cannot be compared with earlier results, as 2 of 5 topics are new; fit again",
+        ),
+        (
+            (0.1, 0.3, 0.2, 0.2, 0.1),
+            (),
+            20,
+            "the words of 17% of the tokens added are unknown to them; fit again",
+        ),
+    ],
+)
+def test_an_update_says_whether_its_topics_can_be_trusted(
+    distances: tuple[float, ...], gone: tuple[int, ...], tokens: int, advice: str
+) -> None:
+    about = {"name": "x", "nearest": 4, "distance": 0.8, "related": False}
+    changes = [{"topic": topic, "event": event, **about} for topic in gone for event in ("vanished", "new")]
+    numbers = {"documents": 9, "tokens_added": 100, "new_tokens": tokens, "new_words": ["virus"]}
+    found = Update(True, numbers, {"m": {"distances": distances, "changes": changes}})
+    assert advice in str(found)
+    assert ("fit again" in str(found)) == (len(gone) > 1 or tokens > 5)
+    assert advice in found.fields()["models"]["m"]["advice"]
 
 
 def test_a_topic_whose_listed_words_are_a_part_of_it_is_what_it_was() -> None:

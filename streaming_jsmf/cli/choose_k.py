@@ -53,6 +53,8 @@ def _text(found: Comparison) -> str:
     marked = [("", *heading), *((star, *row) for star, row in zip(stars, rows, strict=True))]
     return "\n".join([
         table(marked, "<" + ">" * len(heading)),
+        "loss: how far a row is behind the best perplexity (lower is better), NPMI, distinct words and stability; "
+        "the other columns are for information",
         *(f"missing: {name.replace('_', ' ')}: {reason}" for name, reason in found.missing.items()),
         f"suggested: {found.choice.suggested} topics: {found.choice.reason}",
         *(f"model: {path}" for path in found.models),

@@ -73,7 +73,7 @@ def _several(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
                 "-" if number is None else f"{number:.4g}{'*' * (i == best)}"
                 for i, number in enumerate(numbers)
             )
-            rows.append((shown.path, *cells, shown.better))
+            rows.append((shown.title, *cells, shown.better))
     yield from _corpus(results[0])
     yield table(rows, f"<{'>' * len(results)}<")
     first, *others = (result["missing"] for result in results)
@@ -106,8 +106,10 @@ def _corpus(result: Mapping[str, Any]) -> Iterator[str]:
 
 def _missing(missing: Mapping[str, str]) -> Iterator[str]:
     """The missing metrics, grouped by reason."""
+    from streaming_jsmf.evaluation.metrics import title_of
+
     by_reason: dict[str, list[str]] = {}
     for name, reason in missing.items():
-        by_reason.setdefault(reason, []).append(name)
+        by_reason.setdefault(reason, []).append(title_of(name))
     for reason, names in by_reason.items():
         yield f"missing: {', '.join(names)}: {reason}"

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.verb import json_option, json_text, option, verb
+from streaming_jsmf.cli.verb import json_option, json_text, option, require_one, verb
+from streaming_jsmf.config import PolishSettings
 from streaming_jsmf.display import flattened, location, memory_text, percent, printable, wrapped
 
 #: Width of the names on the page.
@@ -23,7 +24,7 @@ _DONE = "_partitions_done"
 _TITLES = {
     "steps_done": "tasks done",
     "counted_corpora": "evaluated on",
-    "missing": "missing stages",
+    "missing": "still to do",
 }
 
 
@@ -35,17 +36,37 @@ _TITLES = {
     is_flag=True,
     help="Read a corpus or shares completely and verify them; stores are always verified.",
 )
-def info(path: str, as_json: bool = False, verify: bool = False) -> str:
+@option(
+    "--methods",
+    is_flag=True,
+    help="Print a paragraph on how a model was made, for a paper, and BibTeX of the papers that were used.",
+)
+def info(path: str, as_json: bool = False, verify: bool = False, methods: bool = False) -> str:
     """Describe the corpus, moments store, model or shares at PATH.
 
     Tells whether it is complete and intact, and how it was made.
     """
+    if methods:
+        require_one(False, json=as_json, verify=verify, methods=True)
+        return _methods(path)
     from streaming_jsmf.interface.describe import describe
 
     described = describe(path, verify=verify)
     if as_json:
         return json_text(described)
     return "\n".join(map(printable, _page(path, described)))
+
+
+def _methods(path: str) -> str:
+    """How each model was made; the paragraphs fit the terminal."""
+    from streaming_jsmf.interface.methods import methods_of
+    from streaming_jsmf.topics.store import models_at
+
+    texts = []
+    for model in models_at(path):
+        paragraph, entries = methods_of(model).split("\n\n", 1)
+        texts += ["\n".join(wrapped(printable(paragraph), "")), entries]
+    return "\n\n".join(texts)
 
 
 def _page(path: str, described: Mapping[str, Any]) -> Iterator[str]:
@@ -64,10 +85,14 @@ def _page(path: str, described: Mapping[str, Any]) -> Iterator[str]:
 
 def _facts(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Names and texts of the page."""
+    from streaming_jsmf.jobs.events import what
+
     for name, value in described.items():
         if name not in _OMITTED and not name.endswith(_DONE) and value not in ([], None):
-            yield _TITLES.get(name, name.replace("_", " ")), _text(value)
-    done = {name.removesuffix(_DONE): value for name, value in described.items() if name.endswith(_DONE)}
+            yield _TITLES.get(name, name.replace("_", " ")), _text(_in_words(name, value))
+    done = {
+        what(name.removesuffix(_DONE)): value for name, value in described.items() if name.endswith(_DONE)
+    }
     if done:
         yield "partitions done", _text(done)
     yield from _sample(described.get("sample") or {})
@@ -80,11 +105,14 @@ def _facts(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             texts = (f"{key}{sign}{text}" for key, text in flattened(fields).items() if text != "-")
             yield name, ", ".join(texts)
     metrics = described.get("metrics") or {}
-    if perplexities := (metrics.get("polish") or {}).get("perplexity"):
-        last = perplexities[-1]
+    polished = metrics.get("polish") or {}
+    if perplexities := polished.get("perplexity"):
+        last, held_out = perplexities[-1], int(described["settings"]["polish"]["held_out"])
+        total = int(polished["n_documents"] + last["documents"])
         yield (
             "perplexity",
-            f"{last['perplexity']:,.0f} on {last['documents']:,.0f} documents held out of polish",
+            f"{last['perplexity']:,.0f} on {last['documents']:,.0f} documents held out of polish "
+            f"({PolishSettings(held_out=held_out).held_out_note(total)})",
         )
     if metrics:
         from streaming_jsmf.evaluation.verdicts import warnings_of
@@ -92,14 +120,28 @@ def _facts(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield from (("warning", sentence) for sentence in warnings_of(metrics, described.get("topics")))
 
 
+def _in_words(name: str, value: Any) -> Any:
+    """What stages do, instead of their names."""
+    from streaming_jsmf.jobs.events import what
+
+    match name:
+        case "missing":
+            return [what(stage) for stage in value]
+        case "steps_done":
+            return {what(stage): number for stage, number in value.items()}
+    return value
+
+
 def _origin(provenance: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    from streaming_jsmf.jobs.events import what
+
     for name in ("moments", "started", "finished"):
         if provenance.get(name):
             yield name, str(provenance[name])
     if stages := provenance.get("stages"):
         yield (
             "time",
-            ", ".join(f"{name.replace('_', ' ')} {stage['seconds']:.1f} s" for name, stage in stages.items()),
+            ", ".join(f"{what(name)} {stage['seconds']:.1f} s" for name, stage in stages.items()),
         )
     if provenance.get("task_seconds") is not None:
         yield "time", f"{provenance['task_seconds']:,.1f} s in all tasks"
@@ -113,9 +155,9 @@ def _sample(sample: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield "sample", f"{sample['documents']:,} documents, {share} of the corpus"
         yield (
             "estimated error",
-            f"{sample['estimated_error']:.2g} of Y Y' (relative, an approximate upper bound)",
+            f"{percent(sample['estimated_error'])} of the co-occurrences (Y Y'), at most about",
         )
-        yield "outside basis", f"{percent(sample['outside_basis'])} of the squared norm of Y Y'"
+        yield "outside basis", f"{percent(sample['outside_basis'])} of their squared norm"
     if sample.get("words"):
         words, tokens = sample["words_hardly_seen"], sample["tokens_hardly_seen"]
         yield (

@@ -50,6 +50,9 @@ MARKED_WORDS = 100
 #: Number of topics that rose most, and that fell most, in an answer.
 SHOWN = 5
 
+#: The start of the name of a column of periods.
+_PERIOD_OF = re.compile(r"^(year|quarter|month|day) of ")
+
 #: Key of the metadata of Parquet tables that ``--out`` wrote.
 _MARK = b"streaming_jsmf.table"
 
@@ -121,7 +124,9 @@ class Answer:
 
     def _csv(self, found: Any) -> str:
         columns = found.to_pydict()
-        return csv_text([columns, *zip(*columns.values(), strict=True)], raw=self.raw)
+        # Names in R, as all names but those that users give.
+        names = [re.sub(r"\W+", "_", name) if _PERIOD_OF.match(name) else name for name in columns]
+        return csv_text([names, *zip(*columns.values(), strict=True)], raw=self.raw)
 
     def _write(self, found: Any, path: StorePath) -> None:
         import pyarrow as pa

@@ -54,7 +54,7 @@ def topics(
         return partial(
             print_topics, model, words=request.words, order=order, characteristic=request.characteristic
         )
-    found = {str(path): _read(path, request.words, order) for path in models_at(model)}
+    found = {str(path): _read(path, request.words, order, exclusive=True) for path in models_at(model)}
     return _csv(found, raw=raw) if as_csv else _json(found)
 
 
@@ -80,7 +80,8 @@ def print_topics(
     from streaming_jsmf.topics.store import models_at
 
     places = [place for model in models for place in models_at(str(model))]
-    topics = {str(place): _read(place, words, "topic" if as_json else order) for place in places}
+    order = "topic" if as_json else order
+    topics = {str(place): _read(place, words, order, exclusive=characteristic or as_json) for place in places}
     if as_json:
         click.echo(_json(topics))
     for place, found in zip(places, topics.values(), strict=True):
@@ -95,10 +96,10 @@ def _json(models: Mapping[str, Sequence[Topic]]) -> str:
     return json_text(rows if len(rows) > 1 else rows[0]["topics"])
 
 
-def _read(path: Any, words: int | None, order: Order) -> Sequence[Topic]:
+def _read(path: Any, words: int | None, order: Order, *, exclusive: bool) -> Sequence[Topic]:
     from streaming_jsmf.reporting.topics import by_share, read_topics
 
-    topics = read_topics(path, words)
+    topics = read_topics(path, words, exclusive=exclusive)
     return by_share(topics) if order == "share" else topics
 
 
@@ -110,6 +111,7 @@ def _row(topic: Topic) -> dict[str, Any]:
         "prominent": [word.text for word in topic.words],
         "probabilities": [word.probability for word in topic.words],
         "characteristic": list(topic.characteristic),
+        "frex": list(topic.frex),
     }
     if topic.anchor is not None:
         row["anchor"] = topic.anchor
@@ -120,10 +122,12 @@ def _row(topic: Topic) -> dict[str, Any]:
 
 def _csv(models: Mapping[str, Sequence[Topic]], *, raw: bool) -> str:
     """One line per topic; for several models the first column has the path of the model."""
-    rows: list[list[object]] = [["model", "topic", "share", "label", "anchor", "words", "characteristic"]]
+    rows: list[list[object]] = [
+        ["model", "topic", "share", "label", "anchor", "words", "characteristic", "frex"]
+    ]
     for model, topics in models.items():
         for topic in topics:
             words = ", ".join(word.text for word in topic.words)
-            label, characteristic = ", ".join(topic.label), ", ".join(topic.characteristic)
-            rows.append([model, topic.number, topic.share, label, topic.anchor or "", words, characteristic])
+            label, *lists = (", ".join(each) for each in (topic.label, topic.characteristic, topic.frex))
+            rows.append([model, topic.number, topic.share, label, topic.anchor or "", words, *lists])
     return csv_text(rows if len(models) > 1 else (row[1:] for row in rows), raw=raw).removesuffix("\n")

@@ -282,6 +282,10 @@ class StodSettings(Settings):
         return {"engine": self.engine, **super().fields()}
 
 
+#: Largest share of the documents that polish holds out.
+MOST_HELD_OUT = 0.02
+
+
 @dataclass(frozen=True)
 class PolishSettings(Settings):
     """Settings of the passes over the documents that polish topics.
@@ -294,7 +298,8 @@ class PolishSettings(Settings):
         Number of iterations within each document at each step. More iterations lower the perplexity
         slightly but make topics overlap more.
     held_out
-        Number of documents held out to measure the perplexity, at most a fiftieth of all. 0 disables it.
+        Number of documents held out to measure the perplexity, give or take chance, and at most a fiftieth of all. 0
+        disables it.
     seed
         Seed for sampling documents, and for drawing topics.
     """
@@ -303,6 +308,16 @@ class PolishSettings(Settings):
     rounds: int = setting(4, group=POLISH, rare=True, ge=2)
     held_out: int = setting(1000, group=POLISH, rare=True, ge=0)
     seed: int = seed_setting()
+
+    def held_out_share(self, n_documents: int) -> float:
+        """Probability that a document of so many is held out."""
+        return min(self.held_out / max(n_documents, 1), MOST_HELD_OUT)
+
+    def held_out_note(self, n_documents: int) -> str:
+        """Why the number of documents that were held out is not the one asked for."""
+        if self.held_out_share(n_documents) < MOST_HELD_OUT:
+            return f"each document by chance, {self.held_out:,} on average"
+        return f"a fiftieth of all at most; {self.held_out:,} were asked for"
 
 
 #: What happens to documents whose file the source no longer has.

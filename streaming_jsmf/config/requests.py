@@ -203,7 +203,8 @@ class TopicsRequest(Settings):
     order
         Sort by decreasing share of the corpus, or by number.
     characteristic
-        Also print words that are frequent in the topic and rarer in the others; CSV and JSON always include them.
+        Also print words that are frequent in the topic and rarer in the others (by relevance, and by FREX); CSV and
+        JSON always include them.
     """
 
     words: int | None = setting(None, absent=str(DEFAULT_WORDS), ge=1)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import ALL_DOCUMENTS, AUTO, Curation
 from streaming_jsmf.corpus.manifest import Dropped, as_number
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
+from streaming_jsmf.display import percent
 
 #: The automatic minimum document frequency is lowered, at most to 2, until so many words are left: ten for each of the
 #: default number of topics.
@@ -202,7 +203,8 @@ def _rules(n_documents: int, curation: Curation, stop_words: frozenset[str], ngr
     yield "min_document_frequency", reason, lambda counts: counts.document_frequency < least
     if most is not None and most < ALL_DOCUMENTS:
         limit = _documents(most, n_documents, math.floor)
-        reason = f"in more than {limit} documents"
+        none = f"in any document, as {percent(most)} of {n_documents:,} is less than one"
+        reason = f"in more than {limit} document{'s' * (limit != 1)}" if limit else none
         yield "max_document_frequency", reason, lambda counts: counts.document_frequency > limit
 
 

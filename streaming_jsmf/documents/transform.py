@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -217,10 +218,13 @@ def _are_shares(given: Any) -> bool:
 
 
 def _csv_columns(model: AnyModel | Model) -> dict[str, Sequence[int]]:
-    """The name of each column of shares in CSV, such as ``3: game, team, hockey``, and the topics that it adds."""
+    """The name of each column of shares in CSV, such as ``topic_3_game_team_hockey``, and the topics that it adds.
+
+    R, SQL and formulas take names of letters, digits and underscores as they are.
+    """
     shown = shown_topics(model)
     names = (
-        f"{number}: {name}" if name else str(number)
+        re.sub(r"\W+", "_", f"topic {number} {name}").rstrip("_")
         for number, name in zip(shown.numbers, shown.names, strict=True)
     )
     return dict(zip(names, shown.groups, strict=True))

@@ -13,8 +13,9 @@ class Measures:
     """Quality of the topics of one K; missing measures are None.
 
     ``perplexity`` is that of documents held out by polish, ``npmi`` and ``distinct_share`` use the top 10 words,
-    ``stability`` (0 to 1) is the agreement with topics of resampled documents, and ``eigengap``, which is informative
-    only, is (lambda_K - lambda_K+1) / lambda_K.
+    ``stability`` (0 to 1) is the agreement with topics of resampled documents. The others are informative only:
+    ``eigengap``, (lambda_K - lambda_K+1) / lambda_K, and the means over topics of semantic ``coherence`` and
+    ``exclusivity``, of which few topics have more of the first and many topics more of the second.
     """
 
     n_topics: int
@@ -23,6 +24,8 @@ class Measures:
     distinct_share: float | None = None
     stability: float | None = None
     eigengap: float | None = None
+    coherence: float | None = None
+    exclusivity: float | None = None
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,9 @@ MEASURES = (
 )
 
 EIGENGAP = Measure("eigengap", "eigengap")
-#: Measures that are displayed.
-COLUMNS = (*MEASURES, EIGENGAP)
+#: Measures that are displayed, and those that comparisons of earlier releases lack.
+ADDED = (Measure("coherence", "coherence"), Measure("exclusivity", "exclusive"))
+COLUMNS = (*MEASURES, *ADDED, EIGENGAP)
 
 
 @dataclass(frozen=True)
@@ -158,7 +162,7 @@ def choice_of(fields: Mapping[str, Any]) -> tuple[Choice, dict[str, str]]:
             Measures(
                 int(row["n_topics"]), *(None if row[name] is None else float(row[name]) for name in names)
             )
-            for row in fields["rows"]
+            for row in ({**dict.fromkeys(each.name for each in ADDED), **row} for row in fields["rows"])
         ]
         return choose(rows), {str(name): str(why) for name, why in fields["missing"].items()}
     except (KeyError, TypeError, AttributeError) as error:

@@ -22,7 +22,7 @@ from streaming_jsmf.evaluation.counts import (
     representatives,
 )
 from streaming_jsmf.evaluation.inputs import Cooccurrence, SelectedCounts, TopicArrays
-from streaming_jsmf.evaluation.metrics import Unavailable, evaluate_topics
+from streaming_jsmf.evaluation.metrics import Unavailable, evaluate_topics, title_of
 from streaming_jsmf.evaluation.verdicts import (
     doubt,
     doubts_about,
@@ -30,7 +30,7 @@ from streaming_jsmf.evaluation.verdicts import (
     warnings_of,
 )
 from streaming_jsmf.inference.perplexity import Completion
-from streaming_jsmf.inference.words import characteristic_words
+from streaming_jsmf.inference.words import characteristic_words, frex_words
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
@@ -167,7 +167,7 @@ def _gather(
 
 def _moments_warnings(missing: Mapping[str, str], reason: str | None) -> list[str]:
     """A warning that names the metrics that are missing because the moments store is."""
-    names = [name for name, why in missing.items() if why == reason]
+    names = [title_of(name) for name, why in missing.items() if why == reason]
     return [f"{', '.join(names)} are missing: {reason}"] if names else []
 
 
@@ -181,6 +181,7 @@ def _topic_rows(
         rows = counts.cooccurrence.rows(representatives(shown.stored))
         characteristic = characteristic_words(rows, arrays["prominent_words"].shape[1])
     scores = (metrics.get("npmi") or {}).get("per_topic")
+    exclusive = frex_words(arrays["word_topic"], words)
     found = []
     for topic, probability in enumerate(arrays["topic_probability"].tolist()):
         row: dict[str, Any] = {"topic": topic, "npmi": None if scores is None else scores[topic]}
@@ -190,6 +191,7 @@ def _topic_rows(
         row["prominent"] = [*prominent[topic]]
         if characteristic is not None:
             [row["characteristic"]] = map(list, shown.spelled(characteristic[topic : topic + 1, :words]))
+        [row["frex"]] = map(list, shown.spelled(exclusive[topic : topic + 1, :words]))
         found.append(row)
     return found
 

@@ -54,12 +54,14 @@ class MetricInputs(SimpleNamespace):
 
 
 #: Inputs of metrics, besides the arrays of ``TopicArrays``.
-INPUTS = ("cooccurrence", "counts", "completion", "truth", "replicas")
+INPUTS = ("cooccurrence", "counts", "completion", "truth", "replicas", "exclusivity")
 
 
 def _inputs(topics: TopicArrays | None, given: Mapping[str, Any]) -> MetricInputs:
     arrays = {name: getattr(topics, name, None) for name in TopicArrays.__dataclass_fields__}
     of = MetricInputs(**{**dict.fromkeys(INPUTS), "topics": topics, **arrays, **given})
+    if of.exclusivity is None and of.word_topic is not None:
+        of.exclusivity = topic_shape.exclusivity(of.word_topic, of.top_words[:, :TOP_WORDS])
     of.explained = None if of.counts is None else of.counts.cooccurrence
     if of.explained is None and of.cooccurrence is not None and of.cooccurrence.is_whole:
         of.explained = of.cooccurrence
@@ -68,12 +70,52 @@ def _inputs(topics: TopicArrays | None, given: Mapping[str, Any]) -> MetricInput
     return of
 
 
+#: Names for people of metrics whose paths, the names of the papers, say little.
+TITLES = {
+    "npmi": "NPMI",
+    "distinct_share": "distinct words",
+    "perplexity.model": "perplexity",
+    "perplexity.unigram": "perplexity without topics",
+    "perplexity.tokens_without_mass": "tokens without a topic",
+    "u_mass": "coherence of gensim (UMass)",
+    "coherence": "semantic coherence",
+    "coherence.mimno_2011": "semantic coherence",
+    "coherence.jsmf_2015": "semantic coherence of 20 words",
+    "coherence.softclique": "semantic coherence, strict",
+    "exclusivity": "exclusivity (FREX)",
+    "mst_incoherence.documents": "incoherence",
+    "mst_incoherence.cooccurrence": "incoherence by co-occurrence",
+    "specificity.2015": "distance from the corpus",
+    "specificity.2021": "distance from the weighted corpus",
+    "dissimilarity": "words of one topic alone",
+    "recovery": "error of words",
+    "relative_recovery": "relative error of words",
+    "approximation": "unexplained co-occurrence",
+    "relative_approximation": "unexplained share of co-occurrence",
+    "dominancy": "separateness",
+    "relative_dominancy": "relative separateness",
+    "recovery_error": "distance from the truth",
+    "effective_topics": "effective number of topics",
+    "hoyer_sparsity": "concentration on few words",
+}
+
+
+def title_of(path: str) -> str:
+    """The name of a metric, or of a part of it, for people."""
+    return TITLES.get(path, path)
+
+
 class Shown(NamedTuple):
     """How a number is displayed: its keys under ``metrics``, joined by dots, better direction, and meaning."""
 
     path: str
     better: str
     meaning: str
+
+    @property
+    def title(self) -> str:
+        """Its name for people."""
+        return title_of(self.path)
 
 
 class Metric(NamedTuple):
@@ -101,45 +143,47 @@ def _metric(
 METRICS = (
     _metric("npmi", "higher", "top 10 words occur in the same documents; from -1 to 1",
             "top_words counts", "Lau, Newman and Baldwin 2014", lambda of: of.of_top_words["npmi"]),
-    _metric("distinct_share", "higher", "top 10 words that no other topic repeats; read it with npmi",
+    _metric("distinct_share", "higher", "top 10 words that no other topic repeats; read it with NPMI",
             "top_words", "Dieng, Ruiz and Blei 2020", lambda of: coherence.distinct_share(of.top_words[:, :TOP_WORDS])),
     Metric("perplexity", ("completion",), "Wallach et al. 2009", lambda of: perplexity_fields(of.completion), (
-        Shown("perplexity.model", "lower", "equally likely words; half a document predicts the other"),
-        Shown("perplexity.unigram", "-", "the same from word frequencies alone"),
+        Shown("perplexity.model", "lower", "as hard as to guess one of so many words, given half of a document"),
+        Shown("perplexity.unigram", "-", "the same, given word frequencies alone"),
         Shown("perplexity.tokens_without_mass", "lower", "share of these tokens whose word no topic has"))),
     _metric("u_mass", "higher", "a top word occurs where a more frequent one does; at most 0",
             "top_words counts", "gensim", lambda of: of.of_top_words["u_mass"]),
+    _metric("exclusivity", "higher", "top 10 words belong to this topic rather than to others; at most 10",
+            "exclusivity", "Bischof and Airoldi 2012; stm", lambda of: _per_topic(of.exclusivity)),
     Metric("coherence", ("top_words", "counts"), "Mimno et al. 2011", lambda of: of.of_top_words["coherence"], (
-        Shown("coherence.mimno_2011", "higher", "sum over pairs of the top 10 words, epsilon 1"),
-        Shown("coherence.jsmf_2015", "higher", "the same of the top 20 words, epsilon 0.01"),
-        Shown("coherence.softclique", "higher", "the same of the top 10 words, epsilon 1e-8"))),
-    _metric("mst_incoherence.documents", "lower", "distance between top words, by documents",
+        Shown("coherence.mimno_2011", "higher", "top 10 words occur in the same documents; near 0 is best"),
+        Shown("coherence.jsmf_2015", "higher", "the same of 20 words, pairs that never do count more"),
+        Shown("coherence.softclique", "higher", "the same of 10 words, pairs that never do count most"))),
+    _metric("mst_incoherence.documents", "lower", "top words do not occur together, even in two groups",
             "topics counts anchor_rows", "LR-JSMF 2021, section 5",
             lambda of: _per_topic(coherence.incoherence_in_documents(of.topics, of.counts, of.anchor_rows))),
-    _metric("mst_incoherence.cooccurrence", "lower", "the same by the co-occurrence matrix",
+    _metric("mst_incoherence.cooccurrence", "lower", "the same by how often words occur together",
             "topics cooccurrence", "LR-JSMF 2021, section 5",
             lambda of: _per_topic(coherence.incoherence_in_cooccurrence(of.topics, of.cooccurrence, of.anchor_rows))),
-    _metric("specificity.2015", "higher", "topics unlike the whole corpus, by its tokens; nats",
+    _metric("specificity.2015", "higher", "topics have other words than the whole corpus; nats",
             "word_topic", "JSMF 2015", lambda of: topic_shape.specificity(of.word_topic, of.word_probability)),
-    _metric("specificity.2021", "higher", "the same by the row sums of the co-occurrence matrix",
+    _metric("specificity.2021", "higher", "the same, with the weights of documents in the scan",
             "word_topic cooccurrence", "LR-JSMF 2021, section 5",
             lambda of: topic_shape.specificity(of.word_topic, of.cooccurrence.row_sum)),
     _metric("dissimilarity", "higher", "words among the top 20 that no other topic lists",
             "top_words", "JSMF 2015", lambda of: topic_shape.dissimilarity(of.top_words)),
-    _metric("recovery", "lower", "distance of words from their mixtures of anchors",
+    _metric("recovery", "lower", "words are not mixtures of their topics' anchors",
             "topics explained", "JSMF 2015", lambda of: of.factorization["recovery"]),
-    _metric("relative_recovery", "lower", "the same, relative to the matrix",
+    _metric("relative_recovery", "lower", "the same, relative to how often words occur together",
             "topics explained", "LR-JSMF 2021, section 5", lambda of: of.factorization["relative_recovery"]),
-    _metric("approximation", "lower", "co-occurrence that the topics do not explain",
+    _metric("approximation", "lower", "words occur together in ways that no topic explains",
             "topic_topic topics explained", "JSMF 2015", lambda of: of.factorization["approximation"]),
-    _metric("relative_approximation", "lower", "the same, relative to the matrix",
+    _metric("relative_approximation", "lower", "the same, relative to how often words occur together",
             "topic_topic topics explained", "LR-JSMF 2021, section 5",
             lambda of: of.factorization["relative_approximation"]),
-    _metric("dominancy", "-", "topics that occur alone; 1 if no two occur together",
+    _metric("dominancy", "-", "documents have one topic alone; 1 if no two occur together",
             "topic_topic", "JSMF 2015", lambda of: topic_shape.dominancy(of.topic_topic)),
-    _metric("relative_dominancy", "-", "the same, as in the paper of 2021",
+    _metric("relative_dominancy", "-", "the same, by another formula",
             "topic_topic", "LR-JSMF 2021, section 5", lambda of: topic_shape.relative_dominancy(of.topic_topic)),
-    _metric("recovery_error", "lower", "L1 distance to the true topics; from 0 to 2",
+    _metric("recovery_error", "lower", "topics differ from the simulated ones; from 0 to 2",
             "word_topic truth", "STOD 2014, section 6.1", lambda of: recovery_error(of.word_topic, of.truth)),
     _metric("stability", "higher", "agreement with topics of resampled partitions; from 0 to 1",
             "word_topic replicas", "", lambda of: _estimate(stability(of.word_topic, of.replicas))),
@@ -164,7 +208,7 @@ def evaluate_topics(
 
     Other inputs: ``cooccurrence``, C of the training corpus; ``counts`` and ``completion`` of one corpus, training or
     held-out; ``truth`` (N, K*), topics that generated the corpus; ``replicas`` (N, K'), topics of bootstrap
-    models.
+    models; ``exclusivity`` (K,), computed from the topics by default.
 
     Examples
     --------
@@ -198,9 +242,9 @@ def evaluate_topics(
 
 
 class Row(NamedTuple):
-    """A row of the table of metrics: path, value as text, better direction, and meaning."""
+    """A row of the table of metrics: name for people, value as text, better direction, and meaning."""
 
-    path: str
+    title: str
     value: str
     better: str
     meaning: str
@@ -210,7 +254,7 @@ def rows_of(metrics: Mapping[str, Any]) -> tuple[Row, ...]:
     """The numbers that are known, in the order of ``METRICS``."""
     values = ((number, lookup(metrics, number.path)) for number in SHOWN)
     return tuple(
-        Row(number.path, number_text(value), number.better, number.meaning)
+        Row(number.title, number_text(value), number.better, number.meaning)
         for number, value in values
         if value is not None
     )

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import xlogy
 
 from streaming_jsmf.evaluation.inputs import TopicArrays
+from streaming_jsmf.inference.words import frex
 from streaming_jsmf.linalg.panels import panels, ratio
 from streaming_jsmf.linalg.probes import Estimate
 from streaming_jsmf.linalg.typing import Floats, Integers
@@ -83,6 +84,25 @@ def dissimilarity(top_words: Integers) -> float:
     words = top_words[:, :DISSIMILARITY_WORDS]
     _, inverse, times = np.unique(words, return_inverse=True, return_counts=True)
     return float((times[inverse].reshape(words.shape) == 1).sum(axis=1).mean())
+
+
+def exclusivity(word_topic: Floats, top_words: Integers, totals: Floats | None = None) -> Floats:
+    """Sum of FREX over the top words of each topic, (K,), as ``exclusivity`` of R's stm; at most their number.
+
+    For B (N, K) and word ids (K, n). A topic whose top words are as frequent in others has less; see ``frex``.
+    ``totals`` (N,) are the sums over all topics, if B has only some of their columns.
+
+    Examples
+    --------
+    The first topic has its top word alone, the second shares it.
+
+    >>> B = np.array([[0.9, 0.0], [0.1, 0.4], [0.0, 0.6]])
+    >>> exclusivity(B, np.array([[0], [1]])).round(3).tolist()
+    [1.0, 0.667]
+    """
+    known = np.maximum(word_topic, 0.0)
+    totals = known.sum(axis=1) if totals is None else totals
+    return np.array([frex(known[:, k], totals, words).sum() for k, words in enumerate(top_words)])
 
 
 def effective_topics(topic_probability: Floats) -> float:

@@ -98,16 +98,16 @@ CERTIFICATES = (
         "How exact is the summary of the corpus from which the topics are computed?",
         "error {value:.1%}",
         f"at most {LARGEST_RESIDUAL:.1%}",
-        ("a scan with a larger {option.max_topics.alone}", FEWER_TOPICS),
+        ("a scan for more topics ({wider})", FEWER_TOPICS),
     ),
     Certificate(
         "range_change",
         lambda change, _: change <= LARGEST_RANGE_CHANGE,
-        "the second pass over the documents changed their summary by {value:.0%}: the first missed a part; scan "
-        "with a larger {option.max_topics.alone}",
+        "the second pass over the documents changed their summary by {value:.0%}: the first missed a part",
         "Did the second pass over the documents change much?",
         "{value:.1%}",
         f"at most {LARGEST_RANGE_CHANGE:.1%}",
+        ("a scan for more topics ({wider})",),
     ),
     Certificate(
         "eigenvalue_gap",
@@ -172,7 +172,8 @@ def warnings_of(metrics: Mapping[str, Any], n_topics: int | None = None) -> list
         few = n_topics is not None and n_topics <= FEW_TOPICS
         *others, last = [tip for tip in certificate.advice if not (few and tip == FEWER_TOPICS)] or [""]
         tips = f"; try {', '.join(others)}{' or ' if others else ''}{last}" if last else ""
-        return tips.format(option=option)
+        wider = option.max_topics if n_topics is None else option.max_topics(2 * n_topics)
+        return tips.format(option=option, wider=wider)
 
     return [
         certificate.warning.format(value=value, option=option, **metrics) + advice(certificate)

@@ -1,4 +1,4 @@
-"""Words that describe a topic: prominent words from B, characteristic words from C, and labels from both.
+"""Words that describe a topic: prominent and exclusive words from B, characteristic words from C, and labels.
 
 A label as it is shown has no two words with the same stem, and phrases instead of their parts (``topic_labels``).
 """
@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.linalg.panels import ratio
 from streaming_jsmf.linalg.typing import Floats, Integers
+
+#: Weight of exclusivity in FREX, as in stm; frequency has the rest.
+FREX_WEIGHT = 0.7
+#: Number of most frequent words of a topic among which those of the highest FREX are looked for first.
+FREQUENT = 2000
 
 #: Endings of inflected words after the part they share: of any word, and of words in -e and -y without this letter.
 _ENDINGS = frozenset(
@@ -61,6 +67,64 @@ def characteristic_words(anchor_rows: Floats, count: int) -> Integers:
     ``anchor_rows`` (K, N) are the anchors' rows of C before rectification; rectified rows favor frequent words.
     """
     return _leading(anchor_rows, count)
+
+
+def frex(probability: Floats, totals: Floats, words: Any = slice(None)) -> Floats:
+    """FREX of words of a topic (Bischof and Airoldi 2012), (n,), above 0 and at most 1, by default of all N words.
+
+    It is the harmonic mean, with weight ``FREX_WEIGHT`` on the first, of two ranks among all words as shares of N: that
+    of p(word | topic) divided by its sum over topics, ``totals`` (N,), and that of p(word | topic), ``probability``
+    (N,). Equal values have the mean of their ranks. stm sums it over the top words of a topic as its exclusivity.
+
+    Examples
+    --------
+    Of two words the first is the more frequent and the more exclusive one: ranks 2 and 1 of 2.
+
+    >>> print(frex(np.array([0.8, 0.2]), np.array([0.9, 1.1])).tolist())
+    [1.0, 0.5]
+    """
+    exclusive, frequent = (
+        _rank_shares(values, words) for values in (ratio(probability, totals), probability)
+    )
+    return 1.0 / (FREX_WEIGHT / exclusive + (1.0 - FREX_WEIGHT) / frequent)
+
+
+def frex_words(word_topic: Floats, count: int, totals: Floats | None = None) -> Integers:
+    """The ``count`` words of the highest FREX of each topic of B (N, K), (K, count) ids; -1 where it has fewer words.
+
+    ``totals`` (N,) are the sums over all topics, if ``word_topic`` has only some of their columns.
+    """
+    known = np.maximum(word_topic, 0.0)
+    totals = known.sum(axis=1) if totals is None else totals
+    found = np.full((known.shape[1], count), -1, np.int64)
+    for words, column in zip(found, known.T, strict=True):
+        best = _best_by_frex(column, totals, count)
+        words[: best.size] = best
+    return found
+
+
+def _best_by_frex(probability: Floats, totals: Floats, count: int) -> Integers:
+    """The words of a topic, at most ``count``, in the order of FREX; ties go to the lowest id."""
+    n_words, n_frequent = probability.size, FREQUENT
+    while True:
+        n_frequent = min(n_frequent, n_words)
+        least = np.partition(probability, -n_frequent)[-n_frequent]
+        able = np.flatnonzero((probability >= least) & (probability > 0))
+        scores = frex(probability, totals, able)
+        best = np.argsort(-scores, kind="stable")[:count]
+        # More exclusive than all others, a less frequent word has no more than this.
+        share = (n_words - able.size) / n_words
+        most = share / (FREX_WEIGHT * share + 1.0 - FREX_WEIGHT)
+        if least <= 0 or n_frequent == n_words or (best.size == count and scores[best[-1]] > most):
+            return np.asarray(able[best])
+        n_frequent *= 8
+
+
+def _rank_shares(values: Floats, chosen: Any) -> Floats:
+    """Ranks from 1 of the ``chosen`` among all values, as shares of their number."""
+    ordered, wanted = np.sort(values), values[chosen]
+    below, up_to = (np.searchsorted(ordered, wanted, side) for side in ("left", "right"))
+    return np.asarray((below + up_to + 1) / (2 * values.size))
 
 
 def label_words(prominent: Integers, characteristic: Integers, count: int) -> Integers:

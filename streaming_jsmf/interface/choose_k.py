@@ -24,7 +24,7 @@ from streaming_jsmf.evaluation.choice import Choice, Measures, choose, fields_of
 from streaming_jsmf.evaluation.coherence import distinct_share
 from streaming_jsmf.evaluation.counts import COUNTED, counts_of
 from streaming_jsmf.evaluation.metrics import TOP_WORDS, Unavailable, top_word_metrics
-from streaming_jsmf.evaluation.topic_shape import stability
+from streaming_jsmf.evaluation.topic_shape import exclusivity, stability
 from streaming_jsmf.interface.fit import FitPlan, numbers_of_topics
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, combine, progress_shown, silent
@@ -197,11 +197,12 @@ class _Candidates:
 
     @single_blas_thread()
     def measure(self, path: StorePath) -> Measures:
-        model = read_model(path, ("word", "prominent_words", "topic_probability"), COUNTED)
+        model = read_model(path, ("word", "word_topic", "prominent_words", "topic_probability"), COUNTED)
         top_words = model.arrays["prominent_words"]
         measures: dict[str, Callable[[], float]] = {
             "perplexity": lambda: self._perplexity(model),
-            "npmi": lambda: self._npmi(path, model),
+            "npmi": lambda: self._of_top_words(path, model)["npmi"]["mean"],
+            "coherence": lambda: self._of_top_words(path, model)["coherence"]["mimno_2011"]["mean"],
             "stability": lambda: self._stability(len(top_words)),
         }
         values: dict[str, float] = {}
@@ -210,9 +211,13 @@ class _Candidates:
                 values[name] = measure()
             except Unavailable as reason:
                 self.missing.setdefault(name, str(reason))
-        share = distinct_share(top_words[:, :TOP_WORDS])
-        eigengap = model.metrics.get("eigenvalue_gap")
-        return Measures(len(top_words), distinct_share=share, eigengap=eigengap, **values)
+        return Measures(
+            len(top_words),
+            distinct_share=distinct_share(top_words[:, :TOP_WORDS]),
+            eigengap=model.metrics.get("eigenvalue_gap"),
+            exclusivity=float(exclusivity(model.arrays["word_topic"], top_words[:, :TOP_WORDS]).mean()),
+            **values,
+        )
 
     def _perplexity(self, model: Model) -> float:
         """Perplexity of the documents held out by polish, after its last step."""
@@ -225,11 +230,11 @@ class _Candidates:
             )
         return float(held_out[-1]["perplexity"])
 
-    def _npmi(self, path: StorePath, model: Model) -> float:
+    def _of_top_words(self, path: StorePath, model: Model) -> dict[str, Any]:
         if self.corpus is None:
             raise Unavailable(self.reason)
         counts = counts_of(path, model, self.corpus, self.plan.execution, self.plan.listener)
-        return float(top_word_metrics(model.arrays["prominent_words"], counts)["npmi"]["mean"])
+        return top_word_metrics(model.arrays["prominent_words"], counts)
 
     def _stability(self, n_topics: int) -> float:
         """Stability before polish, because models of resampled partitions are not polished."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +23,12 @@ from streaming_jsmf.documents.over_time import over_time as documents_over_time
 from streaming_jsmf.documents.shares import frame
 from streaming_jsmf.documents.transform import shares_of, temporary_shares
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.interface.methods import methods_of
 from streaming_jsmf.interface.update import Update, update
 from streaming_jsmf.reporting.arrange import merge_nearest, stop_word_candidates, tree_of
 from streaming_jsmf.reporting.document_map import SAMPLED, document_map
 from streaming_jsmf.reporting.effects import plot_effects
+from streaming_jsmf.reporting.plots import plot_quality
 from streaming_jsmf.reporting.report import ShownReport, show
 from streaming_jsmf.reporting.topics import (
     by_share,
@@ -144,15 +146,18 @@ class TopicModel:
         """Names, merged and hidden topics."""
         return read_edits(self.path, self._read())
 
-    def topics(self, words: int = DEFAULT_WORDS) -> pd.DataFrame:
+    def topics(self, words: int = DEFAULT_WORDS, *, characteristic: bool = False) -> pd.DataFrame:
         """Return ``topic``, ``share``, ``label`` and ``words`` of the topics with edits applied, by descending share.
+
+        With ``characteristic`` also lists of ``characteristic`` and ``frex`` words, which are frequent in the topic and
+        rarer in the others, by relevance (Sievert and Shirley 2014) and by FREX (Bischof and Airoldi 2012).
 
         ``label`` is the given name, or words; ``words`` are pairs of a word and p(word | topic) in descending order.
         The share of a merged topic is the sum over its parts, and its p(word | topic) their mean weighted by share.
         Hidden topics keep their share. Raises ``InputError`` if ``words`` is below 1, ``StoreError`` if the model is
         damaged.
         """
-        return frame_of(self.path, words)
+        return frame_of(self.path, words, characteristic=characteristic)
 
     def label(self, topic: int, name: str | None) -> TopicModel:
         """Name a topic; None removes the name.
@@ -375,6 +380,33 @@ class TopicModel:
     def show(self, *, height: int = 800, **options: Any) -> ShownReport:
         """Show the report in a notebook; arguments and errors are those of the function ``show``."""
         return show(self, height=height, **options)
+
+    def plot_quality(
+        self,
+        topics: Sequence[int] | None = None,
+        *,
+        ax: Axes | None = None,
+        figsize: tuple[float, float] | None = None,
+        title: str | None = None,
+    ) -> Figure:
+        """Draw exclusivity against semantic coherence; arguments and errors are those of the function ``plot_quality``.
+
+        Words that were not counted yet are counted in the corpus of ``fit``, once.
+
+        Examples
+        --------
+        >>> model.plot_quality(title="Topics of the debates")  # doctest: +SKIP
+        """
+        return plot_quality(self, topics, corpus=self.corpus, ax=ax, figsize=figsize, title=title)
+
+    def methods(self) -> str:
+        """Return a paragraph for the methods section of a paper, and BibTeX of what was used; see ``methods_of``.
+
+        Examples
+        --------
+        >>> print(model.methods())  # doctest: +SKIP
+        """
+        return methods_of(self)
 
     def save(self, path: str | Path | StorePath, *, overwrite: bool = False) -> TopicModel:
         """Write the model and its edits, but not its corpus and moments, to ``path``, and return the new model.

@@ -69,6 +69,12 @@ ALGORITHM_VERSION = 1
 #: Share of new words among the known and new ones above which the vocabulary is said to have aged.
 AGED = 0.05
 
+#: Distance from what a topic was at first above which its words are to be read again: halves of a topic have .54.
+DRIFTED = 0.5
+
+#: Share of the topics that vanished from which the model no longer describes the corpus.
+RENEWED = 0.25
+
 #: Number of new words in a table or a warning.
 SHOWN_WORDS = 8
 
@@ -88,7 +94,8 @@ class Update:
 
     def fields(self) -> dict[str, Any]:
         """JSON values."""
-        return {"changed": self.anything, **self.corpus, "models": dict(self.models)}
+        models = {path: {**topics, "advice": self.advice(path)} for path, topics in self.models.items()}
+        return {"changed": self.anything, **self.corpus, "models": models}
 
     def __str__(self) -> str:
         found = self.corpus
@@ -107,8 +114,28 @@ class Update:
             shown = f" ({words})" if words else ""
             lines.append(f"words that the vocabulary lacks: {percent(new_share(found))} of the tokens{shown}")
         for path, topics in self.models.items():
-            lines += _lines_of(path, topics)
+            lines += [*_lines_of(path, topics), f"  {self.advice(path)}"]
         return "\n".join(lines)
+
+    def advice(self, path: str) -> str:
+        """Whether the topics of the model at this path can be used as before, and what to do if not."""
+        topics = self.models[path]
+        gone = {change["topic"] for change in topics["changes"]}
+        far = [k for k, each in enumerate(topics["distances"]) if each > DRIFTED and k not in gone]
+        lacking = new_share(self.corpus)
+        again = "fit again into another path, and compare"
+        if len(gone) >= RENEWED * len(topics["distances"]):
+            new = f"{len(gone)} of {len(topics['distances'])} topics are new"
+            return f"the topics cannot be compared with earlier results, as {new}; {again}"
+        if lacking > AGED:
+            unknown = f"the words of {percent(lacking)} of the tokens added are unknown to them"
+            return f"the topics may tell little about new subjects, as {unknown}; {again}"
+        if gone or far:
+            found = ("new", gone), ("with other words than at first", far)
+            told = [f"{what}: {', '.join(map(str, sorted(which)))}" for what, which in found if which]
+            advice = "read their words and check their labels before comparing them with earlier results"
+            return f"most topics can be used as before, but not all ({'; '.join(told)}); {advice}"
+        return "the topics mean what they did, and can be used as before, with their labels"
 
 
 def new_share(changes: Mapping[str, Any]) -> float:

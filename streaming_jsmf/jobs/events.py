@@ -23,20 +23,30 @@ logger = logging.getLogger("streaming_jsmf.progress")
 #: Number of iterations between lines without a terminal.
 LINE_EVERY = 25
 
-#: What stages do, for users; names of others, such as ``step-1``, may end in a number.
+#: What stages do, for users, also those of a model; names of others, such as ``step-1``, may end in a number.
 WHAT = {
     "scatter": "sorting the counts by document",
     "phrases": "finding phrases",
+    "frequent": "adding up pairs of words",
     "read": "reading the source",
+    "identities": "comparing the ids of documents",
+    "contents": "comparing the words of documents",
+    "words": "choosing words",
+    "forms": "adding up the forms of words",
     "write": "writing the corpus",
     "rewrite": "writing the corpus",
     "sample": "drawing documents",
+    "simulate": "drawing documents",
     "sums": "summarizing the documents",
     "projection": "counting words that occur together",
     "cooccurrence": "counting words that occur together",
     "refinement": "refining the counts",
     "third_moment": "counting triples of words",
+    "eigenpairs": "reading the summary",
     "rectification": "finding topics",
+    "anchor_words": "dividing words among topics",
+    "tensor": "finding topics",
+    "prior": "estimating the prior",
     "alpha0": "finding topics",
     "draw": "improving topics on a sample",
     "step": "improving topics",
@@ -135,8 +145,8 @@ def what(stage: str) -> str:
 
     Examples
     --------
-    >>> what("step-1"), what("simulate")
-    ('improving topics 1', 'simulate')
+    >>> what("step-1"), what("own stage")
+    ('improving topics 1', 'own stage')
     """
     name, _, number = stage.rpartition("-")
     return WHAT.get(stage) or (f"{WHAT[name]} {number}" if name in WHAT else stage)

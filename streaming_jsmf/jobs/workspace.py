@@ -152,7 +152,7 @@ class Workspace:
         if stored.get("request") != self.request:
             differing = differences(stored.get("arguments") or {}, self.arguments)
             raise SettingsMismatchError(
-                f"{self.root} holds an {self.kind} that differs in {differing}; finish it with its own command, or "
+                f"{self.root} holds an {self.kind} of another request: {differing}; finish it with its own command, or "
                 "remove that directory"
             )
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.errors import InputError, StoreError, TooFewFactorsError, option
+from streaming_jsmf.jobs.events import what
 from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.tensor import FEWEST_TOKENS, BasisMoments
 from streaming_jsmf.linalg.typing import Floats, Integers
@@ -178,6 +179,7 @@ def open_moments(path: str | os.PathLike[str] | StorePath) -> Moments:
     store = read_store(store_path(path, "a moments store").absolute())
     if missing := store.missing_stages:
         raise StoreError(
-            f"{path}: incomplete, missing {', '.join(missing)}; run the same scan command again to finish it"
+            f"{path}: incomplete (still to do: {', '.join(map(what, missing))}); run the same scan command again to "
+            "finish it"
         )
     return store

@@ -31,13 +31,22 @@ from streaming_jsmf.evaluation.inputs import SelectedCounts
 from streaming_jsmf.evaluation.metrics import Row, Unavailable, evaluate_topics, rows_of
 from streaming_jsmf.evaluation.verdicts import Check, checks_of, warnings_of
 from streaming_jsmf.jobs.blas import single_blas_thread
+from streaming_jsmf.jobs.events import what
 from streaming_jsmf.linalg.panels import ratio
 from streaming_jsmf.linalg.simplex import simplex_least_squares
 from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.reporting.document_map import DocumentMap
-from streaming_jsmf.reporting.topics import NEEDED, OPTIONAL, Topic, WordLists, read_word_topic, topics_of
+from streaming_jsmf.reporting.topics import (
+    NEEDED,
+    OPTIONAL,
+    Topic,
+    WordLists,
+    read_frex,
+    read_word_topic,
+    topics_of,
+)
 from streaming_jsmf.storage.paths import StorePath, read_bytes
-from streaming_jsmf.topics.edits import require_word_count, shown_topics
+from streaming_jsmf.topics.edits import EditedTopics, TopicEdits, require_word_count, shown_topics
 from streaming_jsmf.topics.store import COMPARISON, Model, read_model, read_model_panels
 
 #: Optional arrays of a model used by a page.
@@ -113,6 +122,7 @@ class Contents:
     stages : ``seconds`` of each stage of the inference, and ``peak_memory`` of the process until then, in bytes
     checks : certificates that have an explanation
     corpus, date : name of the corpus and creation date of the model; empty if unknown
+    quality : semantic coherence and exclusivity of each topic, (2, K), NaN for merged ones; None without counts
     """
 
     engine: str
@@ -137,6 +147,7 @@ class Contents:
     outliers: DocumentLists | None = None
     scatter: DocumentMap | None = None
     effects: Effects | None = None
+    quality: Floats | None = None
 
 
 def read_contents(path: StorePath, words: int | None = None) -> Contents:
@@ -153,9 +164,15 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
         listed = shown.listed_words(count)
         shares, vocabulary = model.arrays["topic_probability"], shown.words
         word_topic = read_word_topic(shown.panels(), listed, shares, vocabulary)
-        metrics = metrics_of(shown.stored, counts)
+        frex, exclusivity = read_frex(shown, listed)
+        if shown.edits != TopicEdits(shown.edits.n_topics):
+            stored = replace(shown, edits=TopicEdits(shown.edits.n_topics))
+            _, exclusivity = read_frex(stored, shown.stored.arrays["prominent_words"])
+        metrics = metrics_of(shown.stored, counts, exclusivity)
     npmi = (metrics["npmi"] or {}).get("per_topic")
-    topics = topics_of(shown, listed, word_topic.listed, word_topic.characteristic, npmi, word_topic.affinity)
+    topics = topics_of(
+        shown, listed, word_topic.listed, word_topic.characteristic, npmi, word_topic.affinity, frex
+    )
     arrays = model.arrays
     return Contents(
         engine=model.engine,
@@ -171,11 +188,20 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
         metrics_note=_note(model, counts),
         certificates=flattened(model.metrics),
         making=_making(model),
-        stages=model.provenance.get("stages") or {},
+        stages={what(name): cost for name, cost in (model.provenance.get("stages") or {}).items()},
         checks=(*checks_of(model.metrics), _check_of_topics(topics)),
+        quality=_quality(shown, metrics),
         corpus=_corpus_name(model.provenance),
         date=str(model.provenance.get("committed") or "")[: len("2026-01-31")],
     )
+
+
+def _quality(shown: EditedTopics, metrics: Mapping[str, Any]) -> Floats | None:
+    coherence = metrics["coherence"] and metrics["coherence"]["mimno_2011"]
+    if not coherence:
+        return None
+    found = [np.array(of["per_topic"]) for of in (coherence, metrics["exclusivity"])]
+    return np.array([shown.rows(values, np.nan) for values in found])
 
 
 def _note(model: Model, counts: SelectedCounts | None) -> str:
@@ -295,7 +321,7 @@ def _read_level(path: StorePath) -> Level:
     return Level(
         replace(shown, edits=shown.edits.apart).names,
         model.arrays["topic_probability"],
-        tuple((row.path, row.value) for row in metrics),
+        tuple((row.title, row.value) for row in metrics),
     )
 
 
@@ -342,8 +368,10 @@ def _aligned(first: Iterator[Floats], second: Iterator[Floats]) -> Iterator[tupl
         other = other[rows:] if rows < len(other) else next(second, None)
 
 
-def metrics_of(model: Model, counts: SelectedCounts | None) -> dict[str, Any]:
-    """Metrics that need only word lists, shares, correlations and counts; None for the others."""
+def metrics_of(
+    model: Model, counts: SelectedCounts | None, exclusivity: Floats | None = None
+) -> dict[str, Any]:
+    """Metrics that need only word lists, shares, correlations, counts and exclusivity; None for the others."""
     completion = None
     if counts is not None:
         with suppress(Unavailable):
@@ -355,5 +383,6 @@ def metrics_of(model: Model, counts: SelectedCounts | None) -> dict[str, Any]:
         topic_topic=model.arrays.get("topic_topic"),
         counts=counts,
         completion=completion,
+        exclusivity=exclusivity,
     )
     return metrics

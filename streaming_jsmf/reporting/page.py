@@ -228,6 +228,7 @@ def _topic(topic: Topic) -> dict[str, Any]:
         "npmi": topic.npmi,
         "anchor": topic.anchor,
         "characteristic": topic.characteristic,
+        "frex": topic.frex,
         "warnings": topic.warnings,
         "words": [word.text for word in topic.words],
     }

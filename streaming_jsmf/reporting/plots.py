@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.documents.groups import Groups
 from streaming_jsmf.documents.model_shares import AnyShares, ModelShares
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.evaluation.counts import counts_of
 from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.reporting.contents import Contents, groups_of, read_contents
 from streaming_jsmf.reporting.document_map import SAMPLED, document_map
 from streaming_jsmf.reporting.layout import TopicMap, draw_map, times_chance, topic_tree
 from streaming_jsmf.reporting.topics import Topic
-from streaming_jsmf.topics.store import AnyModel, model_path
+from streaming_jsmf.topics.store import AnyModel, corpus_beside, model_path, read_model
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,6 +39,20 @@ DASHES = ("-", "--", ":", "-.")
 MOST_NAMES = 40
 #: Maximum number of characters of a name.
 NAME_LENGTH = 28
+#: Places of a name around its point, in points.
+OFFSETS = (
+    (0, 0),
+    (0, 10),
+    (0, -10),
+    (0, 20),
+    (0, -20),
+    (50, 0),
+    (-50, 0),
+    (50, 14),
+    (-50, 14),
+    (50, -14),
+    (-50, -14),
+)
 #: Log2 of the ratio at which the color scale of the correlations ends.
 END = 3.0
 
@@ -187,6 +204,77 @@ def plot_documents(
     axes.set(xticks=[], yticks=[])
     axes.set_title(f"Map of {len(frame):,} documents; near: similar topics")
     return figure
+
+
+def plot_quality(
+    model: AnyModel,
+    topics: Sequence[int] | None = None,
+    *,
+    corpus: Corpus | None = None,
+    ax: Axes | None = None,
+    figsize: tuple[float, float] | None = None,
+    title: str | None = None,
+) -> Figure:
+    """Draw the exclusivity of topics against their semantic coherence; up and to the right are the good ones.
+
+    Coherence (Mimno et al. 2011) tells whether the top 10 words of a topic occur in the same documents, exclusivity
+    (FREX of Bischof and Airoldi 2012, summed as by R's stm) whether they belong to it alone. Areas are shares of the
+    corpus. ``topics`` are numbers, by default all; merged ones have no values and are left out. Words that ``evaluate``
+    has not counted in the training corpus are counted in ``corpus``, by default the one next to the model, in one pass.
+    Raises ``InputError`` if there is none, a topic does not exist, or matplotlib is missing.
+
+    Examples
+    --------
+    >>> plot_quality("model", title="Topics of the debates")  # doctest: +SKIP
+    """
+    _require_matplotlib()
+    path = model_path(model)
+    if (contents := read_contents(path)).quality is None:
+        if (corpus := corpus or corpus_beside(path)) is None:
+            raise InputError(
+                f"{path}: its words were not counted in its corpus; run evaluate once with corpus=CORPUS"
+            )
+        counts_of(path, read_model(path), corpus)
+        contents = read_contents(path)
+    if contents.quality is None:
+        raise InputError(
+            f"{path}: was not fitted to this corpus, or has one word per topic; coherence is not defined"
+        )
+    coherence, exclusivity = contents.quality
+    chosen = range(len(contents.topics)) if topics is None else _chosen(contents, topics)
+    drawn = [topic for topic in chosen if np.isfinite(coherence[topic])]
+    axes = _figure(*(figsize or (8.0, 6.0)))[1] if ax is None else ax
+    figure: Any = axes.figure.figure  # also of axes in a part of a figure
+    areas = [4000 * contents.topics[topic].share for topic in drawn]
+    axes.scatter(coherence[drawn], exclusivity[drawn], areas, COLORS[0], alpha=0.35)
+    axes.margins(0.12)
+    axes.set_xlabel("semantic coherence: the words occur in the same documents")
+    axes.set_ylabel("exclusivity: the words belong to one topic")
+    axes.set_title("Coherence and exclusivity of the topics" if title is None else title)
+    places = [(coherence[topic], exclusivity[topic], _topic_name(contents.topics[topic])) for topic in drawn]
+    _write_names(figure, axes, places)
+    return cast("Figure", figure)
+
+
+def _write_names(figure: Any, axes: Axes, places: Sequence[tuple[float, float, str]]) -> None:
+    """Write names at points, or numbers if there is no room, where they overlap no other and stay within the axes."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas: Any = FigureCanvasAgg(figure)
+    renderer = canvas.get_renderer()
+    figure.draw_without_rendering()  # the layout is known then
+    inside, taken = axes.get_window_extent(renderer), list[Any]()
+    for x, y, name in places:
+        for text, (across, down) in product((name, name.partition(" ")[0]), OFFSETS):
+            note = axes.annotate(
+                text, (x, y), (across, down), textcoords="offset points", fontsize=7, ha="center", va="center"
+            )
+            box = note.get_window_extent(renderer)
+            fits = box.x0 >= inside.x0 and box.x1 <= inside.x1 and box.y0 >= inside.y0 and box.y1 <= inside.y1
+            if fits and not any(box.overlaps(other) for other in taken):
+                taken.append(box)
+                break
+            note.remove()
 
 
 def _contents(model: AnyModel, words: int | None = None) -> Contents:

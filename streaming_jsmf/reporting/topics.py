@@ -13,8 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.display import printable, wrapped
+from streaming_jsmf.evaluation.metrics import TOP_WORDS
+from streaming_jsmf.evaluation.topic_shape import exclusivity
 from streaming_jsmf.evaluation.verdicts import doubt, doubts_about, warnings_of
+from streaming_jsmf.inference.words import frex_words
 from streaming_jsmf.linalg import hellinger
+from streaming_jsmf.linalg.panels import panels as slices
 from streaming_jsmf.linalg.typing import Floats, Integers
 from streaming_jsmf.topics.edits import EditedTopics, require_word_count, shown_topics
 from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
@@ -37,6 +41,8 @@ CHARACTERISTIC = 0.4
 BUDGET = 2_000_000
 #: Size of a listed word: the four bytes of its number and probability, as base64.
 LISTED_BYTES = 6
+#: Bytes of the columns of ``word_topic`` that are in memory for FREX at a time.
+FREX_BYTES = 2**29
 #: Indentation of the words in a terminal.
 _INDENT = " " * 14
 
@@ -74,6 +80,7 @@ class Topic:
     alpha, strength, duplicate_of : prior, lambda*, and the larger topic with nearly the same words (tensor engine)
     npmi : NPMI of the first words, from -1 to 1, if counted
     warnings : reasons to doubt the topic, one phrase each
+    frex : words of the highest FREX, which are frequent in the topic and exclusive to it
     name_words : words of its name, see ``EditedTopics.names``
     """
 
@@ -89,6 +96,7 @@ class Topic:
     npmi: float | None = None
     warnings: tuple[str, ...] = ()
     name_words: tuple[str, ...] = ()
+    frex: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -96,21 +104,24 @@ class Topic:
 
 
 def read_topics(
-    model: AnyModel, words: int | None = None, *, probabilities: bool = True
+    model: AnyModel, words: int | None = None, *, probabilities: bool = True, exclusive: bool = False
 ) -> tuple[Topic, ...]:
     """Read the topics of a model of any engine with edits applied, by number. No pass over documents.
 
     ``words`` is the number of words of each topic, by default 10. Without ``probabilities``, which need all of
-    ``word_topic``, those of the words are NaN, and there are no characteristic words. Raises ``InputError`` if there is
-    no model or ``words`` is below 1; ``StoreError`` if it is damaged.
+    ``word_topic``, those of the words are NaN, and there are no characteristic words. ``exclusive`` adds FREX words,
+    which take longer. Raises ``InputError`` if there is no model or ``words`` is below 1; ``StoreError`` if it is
+    damaged.
     """
     count = require_word_count(words)
     shown = shown_topics(model, NEEDED, OPTIONAL)
     listed = shown.listed_words(count)
-    known, characteristic = np.full(listed.shape, np.nan), np.full(listed.shape, -1)
+    known, characteristic, frex = np.full(listed.shape, np.nan), np.full(listed.shape, -1), None
     if probabilities:
         known, characteristic = read_listed(shown.panels(), listed, shown.model.arrays["topic_probability"])
-    return topics_of(shown, listed, known, characteristic)
+    if exclusive:
+        frex, _ = read_frex(shown, listed)
+    return topics_of(shown, listed, known, characteristic, frex=frex)
 
 
 def topics_of(
@@ -120,10 +131,11 @@ def topics_of(
     characteristic: NDArray[np.int64],
     npmi: Sequence[float] | None = None,
     affinity: NDArray[np.float64] | None = None,
+    frex: NDArray[np.int64] | None = None,
 ) -> tuple[Topic, ...]:
     """Topics with the words ``listed``, their ``probability`` and ``characteristic`` words, all (K', n), and warnings.
 
-    ``npmi`` refers to the stored topics; ``affinity`` (K', K') is as in ``doubts_about``.
+    ``npmi`` refers to the stored topics; ``affinity`` (K', K') is as in ``doubts_about``; ``frex`` as ``read_frex``.
     """
     arrays = dict(shown.model.arrays)
     if npmi is not None:
@@ -137,6 +149,7 @@ def topics_of(
     scores = [number("npmi", topic) for topic in range(n_topics)]
     warnings = doubts_about(shown, scores, affinity)
     words, related = shown.spelled(listed), shown.spelled(characteristic[:, : listed.shape[1]])
+    exclusive = [()] * n_topics if frex is None else shown.spelled(frex)
     anchors = shown.spelled(arrays["anchors"][:, None]) if "anchors" in arrays else [()] * n_topics
 
     def row(topic: int) -> Topic:
@@ -154,6 +167,7 @@ def topics_of(
             scores[topic],
             warnings[topic],
             shown.name_words[topic],
+            exclusive[topic],
         )
 
     return tuple(map(row, range(n_topics)))
@@ -174,10 +188,12 @@ def by_share(topics: Sequence[Topic]) -> list[Topic]:
     return sorted(topics, key=lambda topic: (-topic.share, topic.number))
 
 
-def frame_of(model: AnyModel | Model, words: int | None = None) -> pd.DataFrame:
+def frame_of(
+    model: AnyModel | Model, words: int | None = None, *, characteristic: bool = False
+) -> pd.DataFrame:
     """The shown topics of a model as a table by descending share; errors as ``read_topics``.
 
-    ``words`` are pairs of a word and p(word | topic).
+    ``words`` are pairs of a word and p(word | topic); ``characteristic`` adds columns of characteristic and FREX words.
     """
     import pandas as pd
 
@@ -186,12 +202,15 @@ def frame_of(model: AnyModel | Model, words: int | None = None) -> pd.DataFrame:
     listed = shown.listed_words(count)
     shares = shown.model.arrays["topic_probability"]
     # Not by read_topics, which also reads what its warnings need.
-    probabilities, _ = read_listed(shown.panels(), listed, shares)
+    probabilities, related = read_listed(shown.panels(), listed, shares)
     pairs = [
         [*zip(words, known.tolist(), strict=True)]
         for words, known in zip(shown.spelled(listed), probabilities, strict=True)
     ]
     columns = {"topic": shown.numbers, "share": shares, "label": shown.names, "words": pairs}
+    if characteristic:
+        lists = {"characteristic": related, "frex": read_frex(shown, listed)[0]}
+        columns |= {name: [*map(list, shown.spelled(ids))] for name, ids in lists.items()}
     return pd.DataFrame(columns).sort_values("share", ascending=False, kind="stable", ignore_index=True)
 
 
@@ -208,6 +227,7 @@ def topic_text(topics: Sequence[Topic], *, characteristic: bool = False) -> str:
         lines += wrapped(", ".join(word.text for word in topic.words), _INDENT)
         if characteristic:
             lines += wrapped(f"characteristic: {', '.join(topic.characteristic)}", _INDENT)
+            lines += wrapped(f"exclusive (FREX): {', '.join(topic.frex)}", _INDENT)
     return "\n".join(map(printable, lines))
 
 
@@ -270,6 +290,21 @@ def read_listed(
     for _ in _read(panels, listed, shares, probabilities, [leading]):
         pass
     return probabilities, leading.ids(listed.shape[1])
+
+
+def read_frex(shown: EditedTopics, listed: NDArray[np.int64]) -> tuple[Integers, Floats]:
+    """As many FREX words of each shown topic as it has words in ``listed`` (K', n), and its exclusivity, (K',).
+
+    Topics are exclusive compared with all stored ones, also those that are hidden. Reads ``word_topic`` twice, and once
+    more for each ``FREX_BYTES``.
+    """
+    totals = np.concatenate([np.maximum(panel, 0.0).sum(axis=1) for panel in shown.stored_panels()])
+    found, exclusive = np.empty_like(listed), np.empty(len(listed))
+    for some in slices(len(listed), max(1, FREX_BYTES // (8 * totals.size))):
+        columns = np.concatenate([panel[:, some] for panel in shown.panels()])
+        found[some] = frex_words(columns, listed.shape[1], totals)
+        exclusive[some] = exclusivity(columns, listed[some, :TOP_WORDS], totals)
+    return found, exclusive
 
 
 def _read(

@@ -313,12 +313,16 @@ class EditedTopics:
 
     def panels(self) -> Iterator[NDArray[Any]]:
         """Yield p(word | topic), N x K', in panels of words; see ``read_model_panels``."""
-        known = self.stored.arrays.get("word_topic")
-        panels = read_model_panels(self.path, "word_topic") if known is None else iter([known])
+        panels = self.stored_panels()
         if self._is_unchanged:
             return panels
         weights = self._weights()
         return (panel @ weights for panel in panels)
+
+    def stored_panels(self) -> Iterator[NDArray[Any]]:
+        """Yield p(word | topic) of the stored topics, N x K, as ``panels``."""
+        known = self.stored.arrays.get("word_topic")
+        return read_model_panels(self.path, "word_topic") if known is None else iter([known])
 
     def listed_words(self, count: int) -> NDArray[np.int64]:
         """Ids of the most probable words, (K', at most ``count``); reads ``word_topic`` if the model lists fewer."""

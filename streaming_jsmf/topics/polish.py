@@ -71,8 +71,6 @@ Counts = csr_array[Any]
 ALGORITHM_VERSION = 5
 #: Bytes per nonzero of the sample: a word id and a count.
 BYTES_PER_SAMPLED = 8
-#: Maximum share of the documents that is held out.
-MOST_HELD_OUT = 0.02
 #: N x K float64 arrays per worker: topics in both precisions, and sums of blocks, partition and fold.
 TALL_ARRAYS = 6
 #: The same in the command's own process: the two of the start, and the topics before and after a step.
@@ -251,7 +249,7 @@ class _Plan:
     @property
     def held_out(self) -> float:
         """Probability that a document is held out."""
-        return min(self.settings.held_out / max(self.corpus.n_documents, 1), MOST_HELD_OUT)
+        return self.settings.held_out_share(self.corpus.n_documents)
 
 
 def _job(

@@ -16,6 +16,7 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.config.scan import LARGEST_SAMPLE
 from streaming_jsmf.corpus.units import Partition
+from streaming_jsmf.display import percent
 from streaming_jsmf.errors import option
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.linalg.csr import apply_gram, rows_of
@@ -239,17 +240,15 @@ def _shares_hardly_seen(store: Records) -> dict[str, float]:
 
 
 def _advice(store: Records, error: float) -> str:
-    told = f"{store.path}: the eigenpairs have an error of about {error:.2g}"
+    told = f"{store.path}: the summary of the corpus has an error of about {percent(error)}"
     share, topics = store.sample_share, store.settings.max_topics
     if share < LARGEST_SAMPLE:
         wider = min(share * (error / LARGEST_ERROR) ** 2, LARGEST_SAMPLE)
-        sampled = (
-            f"{option.range_finder('sample').alone} and {option.sample_share(float(f'{wider:.2g}')).alone}"
-        )
+        sampled = f"{option.range_finder('sample')} and {option.sample_share(float(f'{wider:.2g}'))}"
         return f"{told}; scan into another path with {sampled}"
     # More documents hardly help then.
     return (
-        f"{told}; scan into another path with {option.max_topics(2 * topics).alone}, which makes models "
+        f"{told}; scan into another path with {option.max_topics(2 * topics)}, which makes models "
         f"with up to {topics} "
         "topics more accurate"
     )

@@ -21,7 +21,7 @@ function probabilities(text) {
 }
 
 // The scripts refer to a topic by its index in this array. The number that readers see differs if topics are hidden or merged.
-const topics = data.topics.map((topic) => ({ warnings: [], characteristic: [], ...topic }));
+const topics = data.topics.map((topic) => ({ warnings: [], characteristic: [], frex: [], ...topic }));
 const K = topics.length;
 const places = new Map(topics.map(({ number }, place) => [number, place]));
 

@@ -33,7 +33,7 @@ function closeDetail() {
 }
 
 function drawDetail(topic) {
-  const { name, share, warnings, anchor, characteristic } = topics[topic];
+  const { name, share, warnings, anchor, characteristic, frex } = topics[topic];
   const close = element("button", { type: "button", class: "close", "aria-label": "Close", click: closeDetail }, "×");
   const words = element("div", { class: "words" });
   panel.replaceChildren(
@@ -41,7 +41,7 @@ function drawDetail(topic) {
     element("h2", { id: "topic-title" }, `Topic ${topics[topic].number}: `, ...listed(name)),
     element("p", { class: "faint" }, `${percent(share)} of the corpus`),
     ...warnings.map((warning) => element("p", { class: "doubt" }, `Doubtful: ${warning}`)),
-    facts(anchor, characteristic),
+    facts(anchor, characteristic, frex),
     slider(topic, words),
     words,
     ...relatedTopics(topic),
@@ -51,11 +51,14 @@ function drawDetail(topic) {
   drawWords(topic, words);
 }
 
-function facts(anchor, characteristic) {
+function facts(anchor, characteristic, frex) {
   const lines = [];
   if (anchor) lines.push(element("p", {}, "Anchor: ", word(anchor)));
   if (characteristic.length) {
     lines.push(element("p", {}, "Characteristic: ", ...listed(characteristic)));
+  }
+  if (frex.length) {
+    lines.push(element("p", {}, "Exclusive (FREX): ", ...listed(frex)));
   }
   return element("div", { class: "facts-of-topic" }, ...lines);
 }

@@ -5,7 +5,7 @@ function folded(text) {
 }
 
 const textOfTopic = topics.map((topic) =>
-  folded([topic.number, ...topic.name, topic.anchor ?? "", ...topic.words, ...topic.characteristic].join("\n")),
+  folded([topic.number, ...topic.name, topic.anchor ?? "", ...topic.words, ...topic.characteristic, ...topic.frex].join("\n")),
 );
 
 /** Whether the name or the listed words of a topic contain all parts of a query. */
