@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from streaming_jsmf import Execution, InputError, documents_of_topic, shares_by, similar_documents, transform
 from streaming_jsmf.documents import shares as share_files
 from streaming_jsmf.documents.model_shares import ModelShares
-from streaming_jsmf.reporting.contents import groups_of
+from streaming_jsmf.reporting.contents import views_of
 from tests.corpora import planted, words
 from tests.outcomes import Command, refused
 from tests.stores import write_shares
@@ -168,9 +168,8 @@ def test_groups_are_not_made_of_objects_nor_periods_of_numbers(
         for verb in ("documents", "over-time"):
             refused(invoke(verb, model, shares, "--by", by), 2, f"column {name!r}", f"holds {held}")
         with pytest.raises(InputError, match=f"column {name!r} "):
-            groups_of(of_report, by)
-    found = groups_of(of_report, None)
-    assert found is not None
+            views_of(of_report, by)
+    [[found]] = views_of(of_report, None)
     assert found.column == "year", "without --by, a report takes a column of time"
 
 

@@ -18,7 +18,8 @@ import pyarrow as pa
 from streaming_jsmf.config import EXCERPT
 from streaming_jsmf.corpus.format import open_corpus
 from streaming_jsmf.display import flattened
-from streaming_jsmf.documents.groups import TIMES, Groups, by_group, excerpt_text, has_groups, short_text
+from streaming_jsmf.documents.cells import Cells, count_cells
+from streaming_jsmf.documents.groups import TIMES, Groups, excerpt_text, has_groups, short_text
 from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.documents.queries import largest, least_explained
 from streaming_jsmf.documents.shares import KNOWN_TOKENS, SharesFile
@@ -135,6 +136,8 @@ class Contents:
     levels: Levels | None = None
     outliers: DocumentLists | None = None
     scatter: DocumentMap | None = None
+    #: Further columns besides that of ``groups``, and their combinations: groups within each value of the others.
+    views: tuple[tuple[Groups, ...], ...] = ()
 
 
 def read_contents(path: StorePath, words: int | None = None) -> Contents:
@@ -243,23 +246,39 @@ def document_lists(tables: Sequence[pa.Table]) -> DocumentLists:
     return DocumentLists(columns, tuple(lists))
 
 
-def groups_of(shares: SharesFile, by: str | None) -> Groups | None:
-    """Mean topic shares by a column, by default the year if a column contains times. Up to two passes.
+def cells_of(shares: SharesFile, by: str | Sequence[str] | None) -> Cells | None:
+    """Sums of topic shares by columns, by default the year if a column contains times. Up to two passes.
 
-    Raises ``InputError`` if there is no such column, or it has too many values.
+    Raises ``InputError`` if there is no such column, or there are too many values.
     """
-    column = _time_column(shares) if by is None else by
-    if column is None:
+    columns = _time_column(shares) if by is None else by
+    if columns is None:
         return None
-    groups = by_group(shares, column)
-    if len(groups.values) <= MOST_GROUPS:
-        return groups
+    cells = count_cells(shares, columns)
+    if len(cells.sums) <= MOST_GROUPS:
+        return cells
     if by is None:
         return None
+    named = " and ".join(repr(column.name) for column in cells.columns)
+    if len(cells.columns) > 1:
+        raise InputError(
+            f"columns {named} have {len(cells.sums)} combinations of values; {option.by} takes columns with at most "
+            f"{MOST_GROUPS}, such as a year and a class"
+        )
     raise InputError(
-        f"column {groups.column!r} has {len(groups.values)} values; {option.by} takes one of at most {MOST_GROUPS}, "
-        "such as a year or a class"
+        f"column {named} has {len(cells.sums)} values; {option.by} takes one of at most {MOST_GROUPS}, such as a year "
+        "or a class"
     )
+
+
+def views_of(shares: SharesFile, by: str | Sequence[str] | None) -> list[tuple[Groups, ...]]:
+    """Mean topic shares by each of the columns, that of times first, and by all of them; as ``cells_of``."""
+    cells = cells_of(shares, by)
+    if cells is None:
+        return []
+    last = cells.time_last
+    views = [cells.groups([place]) for place in [*last[-1:], *last[:-1]]]
+    return [*views, cells.groups(last)] if len(last) > 1 else views
 
 
 def _time_column(shares: SharesFile) -> str | None:

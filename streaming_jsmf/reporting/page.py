@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -20,7 +20,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from streaming_jsmf.display import memory_text, percent, printable
-from streaming_jsmf.documents.groups import NORMAL, SHARE, Groups
+from streaming_jsmf.documents.groups import FEW_NOTE, NORMAL, SHARE, Groups, are_times, short_text, values_of
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.choice import Choice, comparison_table
 from streaming_jsmf.linalg.typing import Floats
@@ -85,6 +85,8 @@ def render(contents: Contents) -> str:
             name: any(getattr(topic, name) not in (None, ()) for topic in contents.topics) for name in columns
         },
         **_changes(contents),
+        few=FEW_NOTE,
+        group_views=_group_views(contents),
         rows=sorted(contents.topics, key=lambda topic: -topic.share),
         map=topic_map,
         data=_page_data(contents, topic_map),
@@ -195,7 +197,8 @@ def _page_data(contents: Contents, topic_map: TopicMap) -> str:
             ],
         },
         "scatter": contents.scatter and _scatter(contents.scatter),
-        "groups": contents.groups and _groups(contents.groups),
+        "groups": contents.groups and _groups([contents.groups]),
+        "views": [*map(_groups, contents.views)],
         "levels": contents.levels and _levels(contents.levels),
     }
     text = json.dumps(_printable_values(values), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -252,15 +255,51 @@ def _scatter(drawn: DocumentMap) -> dict[str, Any]:
     }
 
 
-def _groups(groups: Groups) -> dict[str, Any]:
+def _groups(series: Sequence[Groups]) -> dict[str, Any]:
+    """Groups by a column; or by several, one after the other for each combination of values of the others."""
+    first, several = series[0], len(series[0].within) > 0
+    names = [f"{groups.outer}, {name}" if several else name for groups in series for name in groups.names]
+    shares, errors = (np.concatenate([getattr(groups, what) for groups in series]) for what in ("shares", "errors"))
     return {
-        "column": groups.column,
-        "names": groups.names,
-        "documents": groups.documents.tolist(),
-        "drawn": len(groups.drawn.values),
-        "trend": _trend(groups.known) if groups.ordered else None,
-        "shares": packed_probabilities(groups.shares.ravel()),
-        "errors": packed_probabilities(np.nan_to_num(groups.errors).ravel()),
+        "column": first.columns,
+        "names": names,
+        "documents": np.concatenate([groups.documents for groups in series]).tolist(),
+        "drawn": len(names) if several else len(first.drawn.values),
+        "trend": _trend(first.known) if first.ordered and not several else None,
+        "lines": _lines(series) if several else None,
+        "few": np.concatenate([groups.is_few for groups in series]).tolist(),
+        "spreads": _rounded(np.concatenate([groups.spreads for groups in series])),
+        "shares": packed_probabilities(shares.ravel()),
+        "errors": packed_probabilities(np.nan_to_num(errors).ravel()),
+    }
+
+
+def _group_views(contents: Contents) -> list[dict[str, Any]]:
+    """Where the page shows each view of groups of documents, and whether some have few documents."""
+    views = [*([(contents.groups,)] if contents.groups else []), *contents.views]
+    return [
+        {
+            "id": f"groups-{place}" if place > 1 else "groups",
+            "column": series[0].columns,
+            "few": any(groups.is_few.any() for groups in series),
+        }
+        for place, series in enumerate(views, 1)
+    ]
+
+
+def _lines(series: Sequence[Groups]) -> dict[str, Any] | None:
+    """The periods on the axis, and for each line its name, its first group, and the places of its groups' periods."""
+    periods = values_of([groups.known for groups in series])
+    if not are_times(periods):
+        return None
+    places = {value: place for place, value in enumerate(periods)}
+    starts = np.cumsum([0, *(len(groups.values) for groups in series)]).tolist()
+    return {
+        "periods": [short_text(value) for value in periods],
+        "of": [
+            {"name": groups.outer, "first": start, "places": [places[value] for value in groups.known.values]}
+            for groups, start in zip(series, starts, strict=False)
+        ],
     }
 
 
