@@ -244,8 +244,10 @@ def test_figures(known: Known) -> None:
         for *row, number in sj.document_map(model, known.shares, number=60)[["x", "y", "topic"]].values
     }
     for drawn in axes.collections:
-        for place in drawn.get_offsets() if drawn.get_label().isdigit() else ():
-            assert points[tuple(place)] == int(drawn.get_label())
+        number, _, name = drawn.get_label().partition(" ")
+        known.require([(number, name)], some=True)
+        for place in drawn.get_offsets():
+            assert points[tuple(place)] == int(number)
 
 
 def test_the_report(known: Known) -> None:

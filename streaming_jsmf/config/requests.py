@@ -41,10 +41,10 @@ def column_names(given: Any) -> Any:
     (('city, state', 'date:month'), ('city, state',), ('',))
     """
     if not isinstance(given, str):
-        return tuple(given) if isinstance(given, list) else given
+        return tuple(given) or ("",) if isinstance(given, list) else given
     try:
         [names] = csv.reader([given], skipinitialspace=True)
-    except csv.Error:  # a line break
+    except (csv.Error, ValueError):  # a line break
         names = [given]
     return tuple(name.strip() for name in names) or ("",)
 

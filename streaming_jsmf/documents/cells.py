@@ -97,9 +97,7 @@ def _groups(
     rows = [[_typed(value, kind) for value, kind in zip(cell, kinds, strict=True)] for cell in cells]
     outer = zip((one.name for one in columns), rows[0], kinds, strict=True)
     within = tuple(outer)[:-1]
-    return Groups(
-        columns[-1].name, tuple(row[-1] for row in rows), sizes, means, errors, kinds[-1], within
-    )
+    return Groups(columns[-1].name, tuple(row[-1] for row in rows), sizes, means, errors, kinds[-1], within)
 
 
 def _typed(value: Any, kind: Any) -> Any:
@@ -127,7 +125,9 @@ def count_cells(shares: SharesFile, by: str | Sequence[str] | None) -> Cells:
                 named = " and ".join(repr(one.name) for one in columns)
                 column = "columns" if len(columns) > 1 else "column"
                 has = f"{'have' if len(columns) > 1 else 'has'} more than {len(sums) - 1:,} values"
-                raise InputError(f"{shares.path}: {column} {named} {has}; give one that makes groups of documents")
+                raise InputError(
+                    f"{shares.path}: {column} {named} {has}; give one that makes groups of documents"
+                )
     return Cells(columns, documents, sums)
 
 

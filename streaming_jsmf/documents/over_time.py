@@ -73,7 +73,9 @@ def over_time(model: AnyModel, shares: AnyShares, by: str | Sequence[str], **opt
     return over_time_of(model, shares, by, **options).table().to_pandas()
 
 
-def over_time_of(model: AnyModel, shares: AnyShares, by: str, **options: Any) -> TopicsOverTime:
+def over_time_of(
+    model: AnyModel, shares: AnyShares, by: str | Sequence[str], **options: Any
+) -> TopicsOverTime:
     """Return ``over_time`` as periods and topics."""
     asked = OverTimeRequest.of({**options, "by": by})
     if asked.words is not None and asked.corpus is None:

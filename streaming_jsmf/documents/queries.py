@@ -67,8 +67,8 @@ def shares_by(
 ) -> pd.DataFrame:
     """Return mean topic shares by the values of a metadata column, one row per value and topic.
 
-    Without ``column`` the mean is over all documents; of several columns, ``"party,date:year"`` or a list of them, it is
-    over the documents of each combination of values that occurs. ``documents`` is the number of these documents,
+    Without ``column`` the mean is over all documents; of several columns, ``"party,date:year"`` or a list, it is over
+    the documents of each combination of values that occurs. ``documents`` is the number of these documents,
     ``standard_error`` that of the mean ``share``, and ``label`` the name of the topic. Shares of merged topics are
     added, and hidden topics are omitted. One pass. Raises ``InputError`` if the shares are of another model
     or there is no such column or topic, ``StoreError`` if the model or shares are damaged.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from streaming_jsmf.documents.shares import frame
 from streaming_jsmf.documents.transform import shares_of, temporary_shares
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.interface.update import Update, update
+from streaming_jsmf.reporting import plots
 from streaming_jsmf.reporting.arrange import merge_nearest, stop_word_candidates, tree_of
 from streaming_jsmf.reporting.document_map import SAMPLED, document_map
 from streaming_jsmf.reporting.report import ShownReport, show
@@ -254,7 +255,9 @@ class TopicModel:
         with shares_of(self, shares, self.corpus, **options) as found:
             return frame(documents.query(self, found, topic=topic, **asked))
 
-    def over_time(self, by: str, shares: str | Path | None = None, **options: Any) -> pd.DataFrame:
+    def over_time(
+        self, by: str | Sequence[str], shares: str | Path | None = None, **options: Any
+    ) -> pd.DataFrame:
         """Return mean topic shares in each period of time; options are those of the function ``over_time``.
 
         Without ``shares``, those of the corpus of ``fit`` are computed, from which ``words`` come without ``corpus``.
@@ -280,6 +283,33 @@ class TopicModel:
         """
         with shares_of(self, shares, self.corpus, **options) as found:
             return document_map(self, found, number=number, seed=seed)
+
+    plot_map = plots.plot_map
+    plot_topics = plots.plot_topics
+    plot_correlations = plots.plot_correlations
+    plot_documents = plots.plot_documents
+
+    def plot_over_time(
+        self,
+        by: str | Sequence[str] | None = None,
+        shares: Any = None,
+        *,
+        topics: Sequence[int] | None = None,
+        ax: Any = None,
+        figsize: tuple[float, float] | None = None,
+        title: str | None = None,
+        interactive: bool = False,
+    ) -> Any:
+        """Draw mean shares of topics over time, or by other columns, as the function ``plot_over_time``.
+
+        ``by`` is read as by ``over_time``; without ``shares``, those of the corpus of ``fit`` are computed once.
+
+        Examples
+        --------
+        >>> model.plot_over_time("date:year,party", topics=[3, 7])  # doctest: +SKIP
+        """
+        own: dict[str, Any] = {"ax": ax, "figsize": figsize, "title": title, "interactive": interactive}
+        return plots.plot_over_time(self, shares, topics, by=by, **own)
 
     def transform(self, source: Any, **options: Any) -> pd.DataFrame:
         """Return the topic shares of documents with edits applied: one row per document, one column per topic number.

@@ -259,7 +259,9 @@ def _groups(series: Sequence[Groups]) -> dict[str, Any]:
     """Groups by a column; or by several, one after the other for each combination of values of the others."""
     first, several = series[0], len(series[0].within) > 0
     names = [f"{groups.outer}, {name}" if several else name for groups in series for name in groups.names]
-    shares, errors = (np.concatenate([getattr(groups, what) for groups in series]) for what in ("shares", "errors"))
+    shares, errors = (
+        np.concatenate([getattr(groups, what) for groups in series]) for what in ("shares", "errors")
+    )
     return {
         "column": first.columns,
         "names": names,

@@ -1,0 +1,143 @@
+"""Names of circles on a map, placed where they hide nothing: in the circle, beside it, or at the end of a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streaming_jsmf.linalg.typing import Floats
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Directions of names from their circles, in order: below, above, right, left, and between.
+DIRECTIONS = np.deg2rad([270, 90, 0, 180, 300, 240, 60, 120, 330, 210, 30, 150])
+#: Distances of names from their circles in heights of a line; beyond the first, a line leads to the circle.
+DISTANCES = (0.15, 1.2, 2.4, 3.6, 5.0, 7.0, 9.0)
+#: Size of numbers and names in points, and the gap between texts in pixels.
+SIZE, GAP = 7.5, 2.0
+
+
+def write_names(
+    axes: Axes, points: Floats, radii: Floats, numbers: Sequence[int], names: Sequence[str]
+) -> None:
+    """Write numbers and names of circles at ``points`` (K, 2) with ``radii`` (K,), in the units of the axes.
+
+    A number is in its circle if it fits, and otherwise before the name. Of a name, fewer words are written where all of
+    them do not fit; a name stays away only if there is no room for one word within nine lines around its circle.
+    """
+    _Names(axes, points, radii).write(numbers, names)
+
+
+class _Names:
+    """Places in pixels that are taken by circles and texts."""
+
+    def __init__(self, axes: Axes, points: Floats, radii: Floats) -> None:
+        self.axes, self.points = axes, points
+        figure: Any = axes.figure
+        figure.draw_without_rendering()  # lets the layout find the size of the axes
+        self.renderer = figure._get_renderer()
+        self.centers = np.asarray(axes.transData.transform(points), float)
+        edges = np.asarray(axes.transData.transform(points + np.stack([radii, 0 * radii], axis=1)), float)
+        self.radii = np.abs(edges[:, 0] - self.centers[:, 0])
+        self.frame = axes.get_window_extent(self.renderer)
+        self.boxes: Floats = np.zeros((0, 4))
+        self.sizes: dict[str, tuple[float, float]] = {}
+
+    def write(self, numbers: Sequence[int], names: Sequence[str]) -> None:
+        order = np.argsort(-self.radii, kind="stable").tolist()
+        outside = []
+        for place in order:
+            width, height = self._size(str(numbers[place]))
+            if np.hypot(width, height) / 2 <= self.radii[place]:
+                self._text(place, str(numbers[place]), np.zeros(2))
+            else:
+                outside.append(place)
+        for place in order:
+            number = f"{numbers[place]} " if place in outside else ""
+            for text in _variants(number, names[place]):
+                offset = self._free(place, *self._size(text))
+                if offset is not None:
+                    self._text(place, text, offset)
+                    break
+
+    def _size(self, text: str) -> tuple[float, float]:
+        if text not in self.sizes:
+            drawn = self.axes.text(0, 0, text, fontsize=SIZE)
+            box = drawn.get_window_extent(self.renderer)
+            drawn.remove()
+            self.sizes[text] = (box.width + GAP, box.height + GAP)
+        return self.sizes[text]
+
+    def _text(self, place: int, text: str, offset: Floats) -> None:
+        """Write a text at the center of a circle, moved by an offset in pixels."""
+        from matplotlib.transforms import ScaledTranslation
+
+        figure: Any = self.axes.figure
+        right, up = offset / figure.dpi
+        moved = self.axes.transData + ScaledTranslation(right, up, figure.dpi_scale_trans)
+        x, y = self.points[place]
+        self.axes.text(x, y, text, ha="center", va="center", fontsize=SIZE, transform=moved, zorder=4)
+        half = np.array(self._size(text)) / 2
+        center = self.centers[place] + offset
+        self.boxes = np.vstack([self.boxes, [*(center - half), *(center + half)]])
+        start, end = self._leader(place, center, half)
+        if np.hypot(*(end - start)) > 1.5 * half[1]:
+            ends = self.axes.transData.inverted().transform([start, end])
+            self.axes.plot(*ends.T, color="#888888", lw=0.6, zorder=3, scalex=False, scaley=False)
+
+    def _leader(self, place: int, center: Floats, half: Floats) -> tuple[Floats, Floats]:
+        """Ends of the line from a circle to the box of its name."""
+        between = center - self.centers[place]
+        length = float(np.hypot(*between))
+        if not length:
+            return center, center
+        direction = between / length
+        # How far the box reaches towards the circle.
+        with np.errstate(divide="ignore"):
+            reach = float(np.min(half / np.abs(direction)))
+        start, end = self.radii[place], max(length - reach, self.radii[place])
+        return self.centers[place] + start * direction, self.centers[place] + end * direction
+
+    def _free(self, place: int, width: float, height: float) -> Floats | None:
+        """The nearest offset at which a text hides no circle, no other text, and its line neither."""
+        half = np.array([width, height]) / 2
+        for distance in DISTANCES:
+            for angle in DIRECTIONS:
+                direction = np.array([np.cos(angle), np.sin(angle)])
+                # The box touches the circle, or is a distance away.
+                reach = float(np.min(half / np.maximum(np.abs(direction), 1e-9)))
+                offset: Floats = direction * (self.radii[place] + distance * height + reach)
+                center = self.centers[place] + offset
+                if self._is_free(center - half, center + half) and self._is_open(place, center, half):
+                    return offset
+        return None
+
+    def _is_free(self, low: Floats, high: Floats) -> bool:
+        frame = self.frame
+        inside = (low >= frame.p0).all() and (high <= frame.p1).all()
+        nearest = np.clip(self.centers, low, high)
+        on_circle = np.hypot(*(nearest - self.centers).T) < self.radii
+        return bool(inside) and not on_circle.any() and not _touch(self.boxes, low, high).any()
+
+    def _is_open(self, place: int, center: Floats, half: Floats) -> bool:
+        start, end = self._leader(place, center, half)
+        others = np.arange(len(self.radii)) != place
+        for point in start + np.linspace(0, 1, 12)[:, None] * (end - start):
+            on_circle = np.hypot(*(self.centers - point).T) < self.radii
+            if on_circle[others].any() or _touch(self.boxes, point, point).any():
+                return False
+        return True
+
+
+def _touch(boxes: Floats, low: Floats, high: Floats) -> Any:
+    return ((boxes[:, :2] < high) & (boxes[:, 2:] > low)).all(axis=1)
+
+
+def _variants(number: str, name: str) -> Iterator[str]:
+    """The name, and its first words alone."""
+    words = name.split(", ")
+    for count in range(len(words), 0, -1):
+        yield number + ", ".join(words[:count])
