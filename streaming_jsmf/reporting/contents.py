@@ -46,8 +46,8 @@ SHOWN = (*OPTIONAL, "topic_topic", "topic_topic_of_documents")
 COUNTS = ("selected_words", "document_pairs")
 #: Number of documents in a list.
 NUMBER = 10
-#: Maximum number of groups in a chart.
-MOST_GROUPS = 200
+#: Maximum number of values of a column in a chart, and of combinations of values of several columns.
+MOST_GROUPS, MOST_CELLS = 200, 1000
 
 _COUNT_FIRST = (
     "NPMI, coherence and perplexity require the corpus, once: run streaming-jsmf evaluate MODEL --corpus CORPUS, then "
@@ -255,20 +255,20 @@ def cells_of(shares: SharesFile, by: str | Sequence[str] | None) -> Cells | None
     if columns is None:
         return None
     cells = count_cells(shares, columns)
-    if len(cells.sums) <= MOST_GROUPS:
-        return cells
-    if by is None:
-        return None
-    named = " and ".join(repr(column.name) for column in cells.columns)
-    if len(cells.columns) > 1:
+    for place, column in enumerate(cells.columns):
+        if (values := len({cell[place] for cell in cells.sums})) > MOST_GROUPS:
+            if by is None:
+                return None
+            raise InputError(
+                f"column {column.name!r} has {values} values; {option.by} takes one of at most {MOST_GROUPS}, such as a "
+                "year or a class"
+            )
+    if len(cells.sums) > MOST_CELLS:
         raise InputError(
-            f"columns {named} have {len(cells.sums)} combinations of values; {option.by} takes columns with at most "
-            f"{MOST_GROUPS}, such as a year and a class"
+            f"the columns of {option.by} have {len(cells.sums):,} combinations of values; give columns with at most "
+            f"{MOST_CELLS:,}"
         )
-    raise InputError(
-        f"column {named} has {len(cells.sums)} values; {option.by} takes one of at most {MOST_GROUPS}, such as a year "
-        "or a class"
-    )
+    return cells
 
 
 def views_of(shares: SharesFile, by: str | Sequence[str] | None) -> list[tuple[Groups, ...]]:

@@ -135,8 +135,11 @@ def draw_course(grid: Sequence[Axes], course: Course, columns: int) -> None:
         if len(grid) == 1:
             axes.set_xlabel(course.axis)
             axes.set_ylabel("mean share of the documents, %")
-        elif place >= len(grid) - columns:
+            continue
+        if place >= len(grid) - columns:
             axes.set_xlabel(course.axis, fontsize=8)
+        if place % columns == 0:
+            axes.set_ylabel("mean share, %", fontsize=8)
     legend_beside(grid[columns - 1], course.legend)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +14,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 #: Directions of names from their circles, in order: below, above, right, left, and between.
-DIRECTIONS = np.deg2rad([270, 90, 0, 180, 300, 240, 60, 120, 330, 210, 30, 150])
+DIRECTIONS = np.deg2rad([270, 90, 0, 180, 300, 240, 60, 120, 330, 210, 30, 150, *range(15, 360, 30)])
 #: Distances of names from their circles in heights of a line; beyond the first, a line leads to the circle.
-DISTANCES = (0.15, 1.2, 2.4, 3.6, 5.0, 7.0, 9.0)
-#: Size of numbers and names in points, and the gap between texts in pixels.
-SIZE, GAP = 7.5, 2.0
+DISTANCES = (0.15, 1.2, 2.4, 3.6, 5.0, 7.0, 9.0, 12.0, 16.0)
+#: Size of numbers and names in points, and pixels between texts, and between a name and the circles of others.
+SIZE, GAP, APART = 7.5, 2.0, 5.0
 
 
 def write_names(
@@ -25,8 +26,8 @@ def write_names(
 ) -> None:
     """Write numbers and names of circles at ``points`` (K, 2) with ``radii`` (K,), in the units of the axes.
 
-    A number is in its circle if it fits, and otherwise before the name. Of a name, fewer words are written where all of
-    them do not fit; a name stays away only if there is no room for one word within nine lines around its circle.
+    A number is in its circle if it fits, and otherwise before the name. Of a name, fewer words are written if they are
+    nearer; a name stays away only if there is no room for one word within sixteen lines around its circle.
     """
     _Names(axes, points, radii).write(numbers, names)
 
@@ -57,11 +58,9 @@ class _Names:
                 outside.append(place)
         for place in order:
             number = f"{numbers[place]} " if place in outside else ""
-            for text in _variants(number, names[place]):
-                offset = self._free(place, *self._size(text))
-                if offset is not None:
-                    self._text(place, text, offset)
-                    break
+            found = self._free(place, _variants(number, names[place]))
+            if found is not None:
+                self._text(place, *found)
 
     def _size(self, text: str) -> tuple[float, float]:
         if text not in self.sizes:
@@ -101,33 +100,34 @@ class _Names:
         start, end = self.radii[place], max(length - reach, self.radii[place])
         return self.centers[place] + start * direction, self.centers[place] + end * direction
 
-    def _free(self, place: int, width: float, height: float) -> Floats | None:
-        """The nearest offset at which a text hides no circle, no other text, and its line neither."""
-        half = np.array([width, height]) / 2
-        for distance in DISTANCES:
-            for angle in DIRECTIONS:
-                direction = np.array([np.cos(angle), np.sin(angle)])
-                # The box touches the circle, or is a distance away.
-                reach = float(np.min(half / np.maximum(np.abs(direction), 1e-9)))
-                offset: Floats = direction * (self.radii[place] + distance * height + reach)
-                center = self.centers[place] + offset
-                if self._is_free(center - half, center + half) and self._is_open(place, center, half):
-                    return offset
+    def _free(self, place: int, texts: Sequence[str]) -> tuple[str, Floats] | None:
+        """The text and its nearest offset at which it hides no circle and no other text, and its line neither."""
+        for crossing, distance, text, angle in product((False, True), DISTANCES, texts, DIRECTIONS):
+            width, height = self._size(text)
+            half, direction = np.array([width, height]) / 2, np.array([np.cos(angle), np.sin(angle)])
+            # The box touches the circle, or is a distance away.
+            reach = float(np.min(half / np.maximum(np.abs(direction), 1e-9)))
+            offset: Floats = direction * (self.radii[place] + distance * height + reach)
+            center = self.centers[place] + offset
+            if self._is_free(place, center - half, center + half) and self._is_open(place, center, half, crossing):
+                return text, offset
         return None
 
-    def _is_free(self, low: Floats, high: Floats) -> bool:
+    def _is_free(self, place: int, low: Floats, high: Floats) -> bool:
         frame = self.frame
         inside = (low >= frame.p0).all() and (high <= frame.p1).all()
         nearest = np.clip(self.centers, low, high)
-        on_circle = np.hypot(*(nearest - self.centers).T) < self.radii
+        apart = np.where(np.arange(len(self.radii)) == place, 0.0, APART)
+        on_circle = np.hypot(*(nearest - self.centers).T) < self.radii + apart
         return bool(inside) and not on_circle.any() and not _touch(self.boxes, low, high).any()
 
-    def _is_open(self, place: int, center: Floats, half: Floats) -> bool:
+    def _is_open(self, place: int, center: Floats, half: Floats, crossing: bool) -> bool:
+        """Whether the line to a name crosses no text and no other circle, or, for ``crossing``, no text."""
         start, end = self._leader(place, center, half)
         others = np.arange(len(self.radii)) != place
         for point in start + np.linspace(0, 1, 12)[:, None] * (end - start):
             on_circle = np.hypot(*(self.centers - point).T) < self.radii
-            if on_circle[others].any() or _touch(self.boxes, point, point).any():
+            if (on_circle[others].any() and not crossing) or _touch(self.boxes, point, point).any():
                 return False
         return True
 
@@ -136,8 +136,7 @@ def _touch(boxes: Floats, low: Floats, high: Floats) -> Any:
     return ((boxes[:, :2] < high) & (boxes[:, 2:] > low)).all(axis=1)
 
 
-def _variants(number: str, name: str) -> Iterator[str]:
+def _variants(number: str, name: str) -> list[str]:
     """The name, and its first words alone."""
     words = name.split(", ")
-    for count in range(len(words), 0, -1):
-        yield number + ", ".join(words[:count])
+    return [number + ", ".join(words[:count]) for count in range(len(words), 0, -1)]

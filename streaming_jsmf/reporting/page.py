@@ -24,7 +24,7 @@ from streaming_jsmf.documents.groups import FEW_NOTE, NORMAL, SHARE, Groups, are
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.choice import Choice, comparison_table
 from streaming_jsmf.linalg.typing import Floats
-from streaming_jsmf.reporting.contents import Contents, Levels, document_lists
+from streaming_jsmf.reporting.contents import MOST_GROUPS, Contents, Levels, document_lists
 from streaming_jsmf.reporting.document_map import SAMPLED, DocumentMap
 from streaming_jsmf.reporting.layout import (
     TopicMap,
@@ -284,6 +284,7 @@ def _group_views(contents: Contents) -> list[dict[str, Any]]:
             "id": f"groups-{place}" if place > 1 else "groups",
             "column": series[0].columns,
             "few": any(groups.is_few.any() for groups in series),
+            "heat": sum(len(groups.values) for groups in series) <= MOST_GROUPS,
         }
         for place, series in enumerate(views, 1)
     ]

@@ -170,6 +170,8 @@ def plot_correlations(
     np.fill_diagonal(values, np.nan)
     side = min(4.5 + 0.18 * len(order), 12.0)
     figure, [axes] = axes_for(ax, 1, figsize, (side + 2.0, side))
+    if ax is None:
+        figure.set_layout_engine("compressed")  # for axes of a fixed shape
     from matplotlib.colors import LinearSegmentedColormap
 
     cold_to_warm = LinearSegmentedColormap.from_list("cold_to_warm", ["#2166ac", "#f2f2f2", "#b35806"])

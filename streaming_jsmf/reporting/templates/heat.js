@@ -31,6 +31,7 @@ function liftText({ lift, low, high }) {
 
 function drawHeat(section, of) {
   const place = section.querySelector(".heat");
+  if (!place) return; // too many groups
   const names = section.clientWidth < 560 ? 120 : 230;
   const order = d3.range(K).sort((a, b) => topics[b].share - topics[a].share);
   const size = Math.min(60, Math.max(8, Math.floor((section.clientWidth - names - 64 - HEAT_GAP) / of.names.length)));
