@@ -260,8 +260,8 @@ def cells_of(shares: SharesFile, by: str | Sequence[str] | None) -> Cells | None
             if by is None:
                 return None
             raise InputError(
-                f"column {column.name!r} has {values} values; {option.by} takes one of at most {MOST_GROUPS}, such as a "
-                "year or a class"
+                f"column {column.name!r} has {values} values; {option.by} takes one of at most {MOST_GROUPS}, such as "
+                "a year or a class"
             )
     if len(cells.sums) > MOST_CELLS:
         raise InputError(

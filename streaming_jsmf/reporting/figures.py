@@ -95,7 +95,7 @@ def label_ticks(axis: Any, names: Sequence[str], **style: Any) -> None:
     """Labels at the positions 0, 1, ... of an axis; of many names, evenly spaced ones."""
     every = max(1, -(-len(names) // MOST_LABELS))
     places = range(0, len(names), every)
-    axis.set_ticks(places, [shortened(names[place]) for place in places], **style)
+    axis.set_ticks(places, [names[place] for place in places], **style)
 
 
 def legend_beside(axes: Axes, title: str = "") -> None:

@@ -128,14 +128,14 @@ def draw_course(grid: Sequence[Axes], course: Course, columns: int) -> None:
                 _draw_line(axes, line)
             else:
                 _draw_bars(axes, line, number, len(panel.lines))
-        label_ticks(axes.xaxis, course.values, fontsize=9)
+        label_ticks(axes.xaxis, [*map(shortened, course.values)], fontsize=9)
         _turn_if_wide(axes)
         axes.set_ylim(bottom=0)
-        axes.set_title(panel.title, fontsize=10)
         if len(grid) == 1:
             axes.set_xlabel(course.axis)
             axes.set_ylabel("mean share of the documents, %")
             continue
+        axes.set_title(panel.title, fontsize=10)
         if place >= len(grid) - columns:
             axes.set_xlabel(course.axis, fontsize=8)
         if place % columns == 0:

@@ -109,7 +109,9 @@ class _Names:
             reach = float(np.min(half / np.maximum(np.abs(direction), 1e-9)))
             offset: Floats = direction * (self.radii[place] + distance * height + reach)
             center = self.centers[place] + offset
-            if self._is_free(place, center - half, center + half) and self._is_open(place, center, half, crossing):
+            if self._is_free(place, center - half, center + half) and self._is_open(
+                place, center, half, crossing
+            ):
                 return text, offset
         return None
 

@@ -130,7 +130,7 @@ def plot_topics(
     contents = read_contents(model_path(model), words)
     chosen = chosen_topics(contents.topics, topics)
     columns = min(len(chosen), 3)
-    size = (3.4 * columns, (0.7 + 0.19 * words) * -(-len(chosen) // columns))
+    size = (3.6 * columns, (0.7 + 0.19 * words) * -(-len(chosen) // columns))
     figure, grid = axes_for(ax, len(chosen), figsize, size)
     for axes, place in zip(grid, chosen, strict=True):
         topic = contents.topics[place]
@@ -140,7 +140,7 @@ def plot_topics(
         axes.invert_yaxis()
         axes.set_xlabel("p(word | topic), %", fontsize=8)
         name = f"Topic {topic_name(topic).replace(' ', ': ', 1)}"
-        axes.set_title(f"{name}\n{topic.share:.1%} of the corpus", fontsize=9)
+        axes.set_title(f"{name}\n{topic.share:.1%} of the corpus", fontsize=8)
     if title:
         figure.suptitle(title)
     return figure
@@ -238,17 +238,19 @@ def plot_over_time(
         )
     contents = read_contents(model_path(model))
     course = course_of(cells, contents.topics, topics)
-    default = f"Topics over time, by {course.groups}" if course.groups else "Topics over time"
-    default = default if course.over_time else f"Topics by {course.columns}"
+    if title is None:
+        by_groups = f", by {course.groups}" if course.groups else ""
+        title = f"Topics over time{by_groups}" if course.over_time else f"Topics by {course.columns}"
     if interactive:
         require_no_axes(ax)
-        return plotly.lines(course, default if title is None else title, figsize)
+        return plotly.lines(course, title, figsize)
     columns = min(len(course.panels), 3)
     rows = -(-len(course.panels) // columns)
     size = (9.0, 4.5) if len(course.panels) == 1 else (3.4 * columns + 1.5, 3.0 * rows)
     figure, grid = axes_for(ax, len(course.panels), figsize, size)
     draw_course(grid, course, columns)
-    set_title(figure, grid, title, default)
+    named = [title, course.panels[0].title] if len(grid) == 1 else [title]
+    set_title(figure, grid, "\n".join(filter(None, named)), "")
     return figure
 
 
