@@ -113,9 +113,9 @@ def legend_beside(axes: Axes, title: str = "") -> None:
     legend.get_title().set_color("#555555")
 
 
-def shortened(text: str) -> str:
-    """At most ``NAME_LENGTH`` characters, with dollar signs escaped because they start mathematics."""
-    cut = text if len(text) <= NAME_LENGTH else f"{text[: NAME_LENGTH - 1]}…"
+def shortened(text: str, length: int = NAME_LENGTH) -> str:
+    """At most ``length`` characters, with dollar signs escaped because they start mathematics."""
+    cut = text if len(text) <= length else f"{text[: length - 1]}…"
     return cut.replace("$", r"\$")
 
 

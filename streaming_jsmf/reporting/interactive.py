@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from streaming_jsmf.linalg.typing import Floats
-from streaming_jsmf.reporting.figures import COLORS, require
+from streaming_jsmf.reporting.figures import COLORS, MOST_LABELS, require, shortened
 from streaming_jsmf.reporting.group_lines import Course, Line
 from streaming_jsmf.reporting.topics import Topic
 
+#: Maximum number of characters of a name in a circle; all of it is shown under the pointer.
+SHORT = 16
 #: Pixels per inch, and the styles of lines that matplotlib calls otherwise.
 DPI = 100
 DASHES = {"-": "solid", "--": "dash", ":": "dot", "-.": "dashdot"}
@@ -29,7 +31,10 @@ def lines(course: Course, title: str, figsize: tuple[float, float] | None) -> An
         for line in panel.lines:
             for trace in _traces(line, course, first=place == 0):
                 figure.add_trace(trace, row=place // columns + 1, col=place % columns + 1)
-    figure.update_xaxes(title_text=course.axis, row=rows, type="category")
+    figure.update_xaxes(
+        type="category", categoryorder="array", categoryarray=course.values, nticks=MOST_LABELS
+    )
+    figure.update_xaxes(title_text=course.axis, row=rows)
     figure.update_yaxes(rangemode="tozero")
     figure.update_yaxes(title_text="mean share of the documents, %", col=1)
     figure.update_layout(legend_title_text=_text(course.legend).replace("\n", "<br>"))
@@ -89,7 +94,7 @@ def circles(
             y=points[:, 1],
             mode="markers+text",
             marker={"size": 2 * scale * radii, "sizemode": "diameter", "color": COLORS[0], "opacity": 0.4},
-            text=[f"{topic.number} {_text(topic.name_words[0])}" for topic in topics],
+            text=[f"{topic.number} {_text(shortened(topic.name_words[0], SHORT))}" for topic in topics],
             hovertext=texts,
             hoverinfo="text",
         )

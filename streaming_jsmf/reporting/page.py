@@ -258,15 +258,17 @@ def _scatter(drawn: DocumentMap) -> dict[str, Any]:
 def _groups(series: Sequence[Groups]) -> dict[str, Any]:
     """Groups by a column; or by several, one after the other for each combination of values of the others."""
     first, several = series[0], len(series[0].within) > 0
-    names = [f"{groups.outer}, {name}" if several else name for groups in series for name in groups.names]
+    pairs = [(groups.outer, name) for groups in series for name in groups.names]
     shares, errors = (
         np.concatenate([getattr(groups, what) for groups in series]) for what in ("shares", "errors")
     )
     return {
         "column": first.columns,
-        "names": names,
+        "names": [f"{outer}, {name}" if several else name for outer, name in pairs],
+        # Labels are cut, and the first part is that which differs between neighbors.
+        "labels": [f"{name}, {outer}" for outer, name in pairs] if several else None,
         "documents": np.concatenate([groups.documents for groups in series]).tolist(),
-        "drawn": len(names) if several else len(first.drawn.values),
+        "drawn": len(pairs) if several else len(first.drawn.values),
         "trend": _trend(first.known) if first.ordered and not several else None,
         "lines": _lines(series) if several else None,
         "few": np.concatenate([groups.is_few for groups in series]).tolist(),

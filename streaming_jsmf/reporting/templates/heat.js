@@ -59,7 +59,7 @@ function drawHeat(section, of) {
     .data(of.names)
     .join("text")
     .attr("transform", (_, group) => `translate(${names + columnAt(of, group, size) + 0.6 * size} ${HEAT_NAMES - 6}) rotate(-50)`)
-    .text((name) => (shown.has(name) ? shortened(name, 10) : ""));
+    .text((name, group) => (shown.has(name) ? shortened(of.labels?.[group] ?? name, 10) : ""));
   place.replaceChildren(element("div", { class: "scroll" }, svg.node()));
 }
 
