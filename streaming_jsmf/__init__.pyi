@@ -212,7 +212,7 @@ class _Options12(TypedDict, total=False):
 
 class _Options13(TypedDict, total=False):
     shares: Any
-    by: str | PathLike[str] | None
+    by: str | Sequence[str] | None
     topics: int | None
 
 class _Options14(TypedDict, total=False):
@@ -313,7 +313,9 @@ def ingest(
     progress: bool = ...,
     **options: Unpack[_ingest],
 ) -> Corpus: ...
-def over_time(model: AnyModel, shares: AnyShares, by: str, **options: Unpack[_over_time]) -> pd.DataFrame: ...
+def over_time(
+    model: AnyModel, shares: AnyShares, by: str | Sequence[str], **options: Unpack[_over_time]
+) -> pd.DataFrame: ...
 def polish(
     model: AnyModel,
     corpus: str | Path | Corpus,
@@ -367,7 +369,7 @@ def view(model: AnyModel, **options: Unpack[_report]) -> tuple[Path, bool]: ...
 
 class TopicModel(_TopicModel):
     def over_time(
-        self, by: str, shares: str | Path | None = ..., **options: Unpack[_over_time]
+        self, by: str | Sequence[str], shares: str | Path | None = ..., **options: Unpack[_over_time]
     ) -> pd.DataFrame: ...
     def show(self, *, height: int = ..., **options: Unpack[_report]) -> ShownReport: ...
     def transform(
