@@ -320,6 +320,11 @@ def test_periods_of_groups(folder: Path, tmp_path: Path, invoke: Command) -> Non
         wide = scipy.stats.t.ppf(0.975, group["documents"] - 1)
         np.testing.assert_allclose(spread[inside], wide[inside], rtol=1e-6)
     assert frame["words"].str.count(", ").eq(1).all()
+    # The column of dates is the time wherever it stands, also beside numbers.
+    stars = table.add_column(1, "stars", pa.array([1 + row % 3 for row in range(table.num_rows)]))
+    write_shares(tmp_path / "stars.parquet", stars, shares)
+    for by in ("stars,date", "date,stars"):
+        assert list(sj.over_time(model, tmp_path / "stars.parquet", by))[:2] == ["stars", "year of date"]
     text = invoke("over-time", model, shares, "--by", "country,date").out
     assert "country: de; 5 values of year of date, 2000 to 2004; " in text
     text = invoke("over-time", model, shares, "--by", "country,date", "--topic", 1).out

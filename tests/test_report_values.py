@@ -210,6 +210,11 @@ def test_wrong_shares_and_columns_end_in_one_line(
         page = tmp_path / "page.html"
         refused(invoke("report", chosen, page, "--shares", shares, "--by", column), 2, *parts)
         assert not page.exists()
+    monkeypatch.setattr(report_contents, "MOST_GROUPS", 100)
+    monkeypatch.setattr(report_contents, "MOST_CELLS", 80)
+    refused(
+        invoke("report", model, page, "--shares", shares, "--by", "title,year"), 2, "90 combinations", "80"
+    )
 
 
 def test_shares_with_two_columns_of_one_name_or_without_a_column_are_refused(
