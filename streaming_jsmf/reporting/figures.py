@@ -58,9 +58,14 @@ def axes_for(
         raise InputError(
             f"ax has {len(given)} axes, and {number} are drawn; give as many axes, or fewer topics"
         )
-    figure = given[0].get_figure(root=True)
-    assert figure is not None
-    return figure, given
+    return figure_of(given[0]), given
+
+
+def figure_of(axes: Axes) -> Figure:
+    """The figure of axes, also of those in a part of a figure."""
+    figure: Any = axes.figure
+    found: Figure = figure.figure
+    return found
 
 
 def _new_axes(number: int, size: tuple[float, float], columns: int) -> tuple[Figure, list[Axes]]:

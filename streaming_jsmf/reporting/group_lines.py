@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from streaming_jsmf.reporting.figures import (
     DASHES,
     LARGEST,
     chosen_topics,
+    figure_of,
     label_ticks,
     legend_beside,
     shortened,
@@ -146,8 +147,7 @@ def draw_course(grid: Sequence[Axes], course: Course, columns: int) -> None:
 def _turn_if_wide(axes: Axes) -> None:
     """Turn the labels of the axis if they would touch."""
     labels = axes.get_xticklabels()
-    figure: Any = axes.get_figure(root=True)
-    room = axes.get_position().width * figure.get_figwidth()
+    room = axes.get_position().width * figure_of(axes).get_figwidth()
     if sum(len(label.get_text()) + 2 for label in labels) > 12 * room:
         for label in labels:
             label.set(rotation=45, ha="right", rotation_mode="anchor")

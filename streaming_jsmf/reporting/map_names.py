@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from streaming_jsmf.linalg.typing import Floats
+from streaming_jsmf.reporting.figures import figure_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,10 +25,11 @@ SIZE, GAP, APART = 7.5, 2.0, 5.0
 def write_names(
     axes: Axes, points: Floats, radii: Floats, numbers: Sequence[int], names: Sequence[str]
 ) -> None:
-    """Write numbers and names of circles at ``points`` (K, 2) with ``radii`` (K,), in the units of the axes.
+    """Write numbers and names of circles at ``points`` (K, 2) of the axes with ``radii`` (K,) in pixels.
 
     A number is in its circle if it fits, and otherwise before the name. Of a name, fewer words are written if they are
-    nearer; a name stays away only if there is no room for one word within sixteen lines around its circle.
+    nearer; a name stays away only if there is no room for one word within sixteen lines around its circle. The limits
+    of the axes and the layout must not change afterwards.
     """
     _Names(axes, points, radii).write(numbers, names)
 
@@ -36,13 +38,11 @@ class _Names:
     """Places in pixels that are taken by circles and texts."""
 
     def __init__(self, axes: Axes, points: Floats, radii: Floats) -> None:
-        self.axes, self.points = axes, points
-        figure: Any = axes.figure
-        figure.draw_without_rendering()  # lets the layout find the size of the axes
-        self.renderer = figure._get_renderer()
+        self.axes, self.points, self.radii = axes, points, radii
+        self.figure = cast("Any", figure_of(axes))
+        self.figure.draw_without_rendering()  # lets the layout find the size of the axes
+        self.renderer = self.figure._get_renderer()
         self.centers = np.asarray(axes.transData.transform(points), float)
-        edges = np.asarray(axes.transData.transform(points + np.stack([radii, 0 * radii], axis=1)), float)
-        self.radii = np.abs(edges[:, 0] - self.centers[:, 0])
         self.frame = axes.get_window_extent(self.renderer)
         self.boxes: Floats = np.zeros((0, 4))
         self.sizes: dict[str, tuple[float, float]] = {}
@@ -74,7 +74,7 @@ class _Names:
         """Write a text at the center of a circle, moved by an offset in pixels."""
         from matplotlib.transforms import ScaledTranslation
 
-        figure: Any = self.axes.figure
+        figure = self.figure
         right, up = offset / figure.dpi
         moved = self.axes.transData + ScaledTranslation(right, up, figure.dpi_scale_trans)
         x, y = self.points[place]

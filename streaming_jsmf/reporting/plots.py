@@ -106,8 +106,10 @@ def plot_map(
     axes.set(xticks=[], yticks=[])
     axes.set_xlabel(note, fontsize=8)
     set_title(figure, [axes], title, default)
+    figure.draw_without_rendering()  # lets the layout find the size of the axes
+    pixels = radii * np.diff(axes.transData.transform([(0, 0), (1, 0)])[:, 0])
     write_names(
-        axes, points, radii, [topic.number for topic in shown], [shortened(topic.name) for topic in shown]
+        axes, points, pixels, [topic.number for topic in shown], [shortened(topic.name) for topic in shown]
     )
     return figure
 
