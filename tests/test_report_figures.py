@@ -190,6 +190,8 @@ def test_wrong_topics_and_models_are_refused(model: Path, shares: Path) -> None:
         plot_topics(model, [9])
     with pytest.raises(InputError, match="topics is empty"):
         plot_over_time(model, shares, [])
+    with pytest.raises(InputError, match="by is 3; give names"):
+        plot_over_time(model, shares, by=3)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="correlations"):
         plot_correlations(model)
 

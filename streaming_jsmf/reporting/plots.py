@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streaming_jsmf.config import DocumentQuery
 from streaming_jsmf.documents.model_shares import AnyShares, ModelShares
 from streaming_jsmf.documents.transform import shares_of
 from streaming_jsmf.errors import InputError
@@ -232,8 +233,9 @@ def plot_over_time(
     --------
     >>> sj.TopicModel("model").plot_over_time("date:year,party", topics=[3, 7])  # doctest: +SKIP
     """
+    columns = DocumentQuery.of({"by": by}).by
     with _shares_of(model, shares) as found:
-        cells = cells_of(ModelShares.open(model, found).of_shown, by)
+        cells = cells_of(ModelShares.open(model, found).of_shown, columns)
     if cells is None:
         raise InputError(
             f"{_named(model, shares)}: no column holds a year or a date of few enough years; name one by by="
@@ -246,11 +248,11 @@ def plot_over_time(
     if interactive:
         require_no_axes(ax)
         return plotly.lines(course, title, figsize)
-    columns = min(len(course.panels), 3)
-    rows = -(-len(course.panels) // columns)
-    size = (9.0, 4.5) if len(course.panels) == 1 else (3.4 * columns + 1.5, 3.0 * rows)
+    width = min(len(course.panels), 3)
+    rows = -(-len(course.panels) // width)
+    size = (9.0, 4.5) if len(course.panels) == 1 else (3.4 * width + 1.5, 3.0 * rows)
     figure, grid = axes_for(ax, len(course.panels), figsize, size)
-    draw_course(grid, course, columns)
+    draw_course(grid, course, width)
     named = [title, course.panels[0].title] if len(grid) == 1 else [title]
     set_title(figure, grid, "\n".join(filter(None, named)), "")
     return figure
