@@ -230,7 +230,8 @@ def over_time(model: str, shares: str, **options: Any) -> str:
 
     SHARES are topic shares that transform wrote with MODEL. The change of a topic is that of its mean share from the
     first to the last third of the periods. With --topic: its share in each period, with an interval of 95 % (1.96
-    standard errors of the mean). --csv, --json and --out contain all topics and periods.
+    standard errors of the mean; of fewer than 30 documents more, by Student's t). --csv, --json and --out contain all
+    topics and periods.
     """
     from streaming_jsmf.documents.over_time import over_time_of
 
