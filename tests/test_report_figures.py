@@ -192,6 +192,12 @@ def test_wrong_topics_and_models_are_refused(model: Path, shares: Path) -> None:
         plot_over_time(model, shares, [])
     with pytest.raises(InputError, match="by is 3; give names"):
         plot_over_time(model, shares, by=3)  # type: ignore[arg-type]
+    with pytest.raises(
+        InputError, match="these topics are the largest of no document; give others, or number of"
+    ):
+        plot_documents(
+            model, shares, number=1, topics=[document_map(model, shares, number=1)["topic"][0] ^ 1]
+        )
     with pytest.raises(InputError, match="correlations"):
         plot_correlations(model)
 
@@ -325,6 +331,13 @@ def test_interactive_figures_have_the_same_numbers_and_names(edited: TopicModel)
     [circles] = edited.plot_map(interactive=True).data
     assert len(circles.x) == 14
     assert [text.split()[0] for text in circles.text] == [*map(str, sorted({*range(1, 16)} - {1}))]
+    documents = edited.plot_documents(number=80, interactive=True).data
+    assert sum(len(trace.x) for trace in documents) == 80
+    assert {trace.name.split()[0] for trace in documents} - {"other"} <= {*map(str, range(2, 16))}
+    first = documents[-1].hovertext[0].split("<br>")
+    assert first[1].startswith(documents[-1].name)
+    [scaled] = edited.plot_documents(number=80, color="known_tokens", interactive=True).data
+    assert scaled.marker.showscale
     with pytest.raises(InputError, match="interactive figures are made by plotly"):
         edited.plot_map(ax=Figure().subplots(), interactive=True)
 
@@ -334,7 +347,7 @@ def test_a_library_that_is_missing_is_named(
     library: str, options: dict[str, Any], edited: TopicModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-    for draw in (edited.plot_map, edited.plot_over_time):
+    for draw in (edited.plot_map, edited.plot_over_time, edited.plot_documents):
         with pytest.raises(InputError, match=f"figures need {library}; install it, or .* the extra notebook"):
             draw(**options)
 

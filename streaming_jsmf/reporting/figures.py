@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,14 @@ DASHES = ("-", "--", ":", "-.")
 NAME_LENGTH = 28
 #: Maximum number of labels on an axis.
 MOST_LABELS = 12
+
+
+class Layer(NamedTuple):
+    """Documents of a map, rows of a data frame, with one color or with numbers on a scale, and a name of the color."""
+
+    name: str
+    rows: Any
+    color: Any
 
 
 def require(library: str) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
 
 from streaming_jsmf.linalg.typing import Floats
-from streaming_jsmf.reporting.figures import COLORS, MOST_LABELS, require, shortened
+from streaming_jsmf.reporting.figures import COLORS, MOST_LABELS, Layer, require, shortened
 from streaming_jsmf.reporting.group_lines import Course, Line
 from streaming_jsmf.reporting.topics import Topic
 
 #: Maximum number of characters of a name in a circle; all of it is shown under the pointer.
 SHORT = 16
+#: Axes without a unit.
+HIDDEN: dict[str, Any] = {"showgrid": False, "showticklabels": False, "zeroline": False}
 #: Pixels per inch, and the styles of lines that matplotlib calls otherwise.
 DPI = 100
 DASHES = {"-": "solid", "--": "dash", ":": "dot", "-.": "dashdot"}
@@ -99,10 +102,40 @@ def circles(
             hoverinfo="text",
         )
     )
-    hidden = {"showgrid": False, "showticklabels": False, "zeroline": False}
-    figure.update_xaxes(range=[low[0], high[0]], title_text=note, **hidden)
-    figure.update_yaxes(range=[low[1], high[1]], scaleanchor="x", **hidden)
+    figure.update_xaxes(range=[low[0], high[0]], title_text=note, **HIDDEN)
+    figure.update_yaxes(range=[low[1], high[1]], scaleanchor="x", **HIDDEN)
     return _sized(figure, title, size)
+
+
+def points(
+    layers: Sequence[Layer],
+    names: Mapping[int, str],
+    legend: str,
+    title: str,
+    figsize: tuple[float, float] | None,
+) -> Any:
+    """The points of ``plot_documents``."""
+    require("plotly")
+    from plotly import graph_objects as go
+
+    figure = go.Figure()
+    for name, rows, color in layers:
+        scale = (
+            {} if name else {"colorscale": "Cividis", "showscale": True, "colorbar": {"title": _text(legend)}}
+        )
+        texts = [
+            f"{_text(str(row['document_id']))}<br>{_text(names[row['topic']])}: {row['share']:.0%}<br>"
+            + "<br>".join(map(_text, wrap(str(row.get("excerpt") or ""), 80)))
+            for row in rows.to_dict("records")
+        ]
+        marker = {"color": color, "size": 6, **scale}
+        figure.add_trace(
+            go.Scatter(x=rows["x"], y=rows["y"], mode="markers", marker=marker, name=_text(name),
+                       hovertext=texts, hoverinfo="text", showlegend=bool(name))
+        )  # fmt: skip
+    figure.update_xaxes(**HIDDEN).update_yaxes(scaleanchor="x", **HIDDEN)
+    figure.update_layout(legend_title_text=_text(legend))
+    return _sized(figure, title, figsize or (9.0, 6.0))
 
 
 def _sized(figure: Any, title: str, size: tuple[float, float]) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from streaming_jsmf.config import DocumentQuery
 from streaming_jsmf.documents.model_shares import AnyShares, ModelShares
 from streaming_jsmf.documents.transform import shares_of
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.reporting import interactive as plotly
 from streaming_jsmf.reporting.contents import cells_of, read_contents
 from streaming_jsmf.reporting.document_map import SAMPLED, document_map
@@ -22,6 +22,7 @@ from streaming_jsmf.reporting.figures import (
     COLORS,
     MOST_LABELS,
     OTHER,
+    Layer,
     axes_for,
     chosen_topics,
     label_ticks,
@@ -269,13 +270,14 @@ def plot_documents(
     figsize: tuple[float, float] | None = None,
     title: str | None = None,
     topics: Sequence[int] | None = None,
-) -> Figure:
-    """Draw the map of documents of ``document_map`` as points; errors as there, or if matplotlib is missing.
+    interactive: bool = False,
+) -> Any:
+    """Draw the map of documents of ``document_map`` as points; errors as there, or if the library is missing.
 
     ``shares`` are as in ``plot_over_time``. ``color`` is a metadata column, by default the topic: numbers and dates
     have a color scale, and of other values the most frequent ones have a color each. ``topics`` are numbers: only
     documents of which one of them is the largest topic are drawn. ``ax``, ``figsize`` and ``title`` are as in
-    ``plot_map``.
+    ``plot_map``. ``interactive`` returns a figure of plotly, which shows the excerpt of the document under the pointer.
     """
     contents = read_contents(model_path(model))
     wanted = _all_or(contents.topics, topics)
@@ -287,30 +289,47 @@ def plot_documents(
             f"{_named(model, shares)}: no column {color!r}; it has {', '.join(frame.columns[5:]) or 'none'}"
         )
     frame = frame[frame["topic"].isin([*names])]
+    if not len(frame):
+        raise InputError(
+            f"these topics are the largest of no document; give others, or {option.number} of more"
+        )
+    layers = _layers(frame, color, names)
+    legend, default = (
+        color or "topic with the largest share",
+        f"Map of {len(frame):,} documents; near: similar topics",
+    )
+    if interactive:
+        require_no_axes(ax)
+        return plotly.points(layers, names, legend, default if title is None else title, figsize)
     figure, [axes] = axes_for(ax, 1, figsize, (9.0, 6.0))
-    _color_points(figure, axes, frame, color, names)
+    for name, rows, fill in layers:
+        scale = None if name else "cividis"
+        drawn = axes.scatter(rows["x"], rows["y"], 8, fill, cmap=scale, label=name)
+    if layers[0].name:
+        legend_beside(axes, legend)
+    else:
+        figure.colorbar(drawn, ax=axes, shrink=0.8, label=color)
     axes.set_aspect("equal", adjustable="datalim")
     axes.set(xticks=[], yticks=[])
-    set_title(figure, [axes], title, f"Map of {len(frame):,} documents; near: similar topics")
+    set_title(figure, [axes], title, default)
     return figure
 
 
-def _color_points(figure: Any, axes: Axes, frame: Any, color: str | None, names: dict[int, str]) -> None:
+def _layers(frame: Any, color: str | None, names: dict[int, str]) -> list[Layer]:
+    """The points of each color, or all of them with numbers, dates as years, on a color scale."""
     from pandas.api.types import is_datetime64_any_dtype, is_numeric_dtype
 
     values = frame["topic"].map(names) if color is None else frame[color]
-    if is_numeric_dtype(values) or is_datetime64_any_dtype(values):
-        drawn = axes.scatter(frame["x"], frame["y"], 8, values.astype(float), cmap="cividis")
-        figure.colorbar(drawn, ax=axes, shrink=0.8, label=color)
-        return
+    if is_datetime64_any_dtype(values):
+        values = values.dt.year + (values.dt.dayofyear - 1) / 366
+    if is_numeric_dtype(values):
+        return [Layer("", frame, values.to_numpy(float))]
     most = [*values.value_counts().index[: len(COLORS) - 1]]
     others = frame[~values.isin(most)]
-    if len(others):
-        axes.scatter(others["x"], others["y"], 8, OTHER, label="other topics" if color is None else "others")
+    layers = [Layer("other topics" if color is None else "others", others, OTHER)] if len(others) else []
     for value, fill in zip(most, COLORS, strict=False):
-        own = frame[values == value]
-        axes.scatter(own["x"], own["y"], 8, fill, label=value if color is None else shortened(str(value)))
-    legend_beside(axes, color or "topic with the largest share")
+        layers.append(Layer(value if color is None else shortened(str(value)), frame[values == value], fill))
+    return layers
 
 
 def _all_or(topics: Sequence[Topic], wanted: Sequence[int] | None) -> list[int]:
