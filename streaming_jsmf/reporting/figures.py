@@ -126,10 +126,14 @@ def legend_beside(axes: Axes, title: str = "") -> None:
     legend.get_title().set_color("#555555")
 
 
+def plain(text: str) -> str:
+    """A text with dollar signs escaped, because they start mathematics."""
+    return text.replace("$", r"\$")
+
+
 def shortened(text: str, length: int = NAME_LENGTH) -> str:
-    """At most ``length`` characters, with dollar signs escaped because they start mathematics."""
-    cut = text if len(text) <= length else f"{text[: length - 1]}…"
-    return cut.replace("$", r"\$")
+    """At most ``length`` characters of a text, escaped as ``plain``."""
+    return plain(text if len(text) <= length else f"{text[: length - 1]}…")
 
 
 def topic_name(topic: Topic) -> str:

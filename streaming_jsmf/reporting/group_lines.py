@@ -19,6 +19,7 @@ from streaming_jsmf.reporting.figures import (
     figure_of,
     label_ticks,
     legend_beside,
+    plain,
     shortened,
     topic_name,
 )
@@ -70,38 +71,42 @@ def course_of(cells: Cells, topics: Sequence[Topic], wanted: Sequence[int] | Non
     over_time = cells.time is not None and are_times(values_of([groups.known for groups in series]))
     left_out = sum(groups.unknown for groups in series) if over_time else 0
     series = tuple(groups.known for groups in series if groups.known.values) if over_time else series
-    values = values_of(series)
-    means = np.concatenate([groups.shares for groups in series])
-    chosen = chosen_topics(topics, wanted, means.std(axis=0))
+    chosen, values, first = chosen_topics(topics, wanted, _spread(series)), values_of(series), series[0]
+    shown = sorted(series, key=lambda groups: -groups.documents.sum())[:LARGEST]
     notes = [f"documents without it, left out: {left_out:,}"] if left_out else []
-    names = [topic_name(topics[place]) for place in chosen]
-    if len(cells.columns) > 1:
-        largest = sorted(series, key=lambda groups: -groups.documents.sum())[:LARGEST]
-        shown = [groups for groups in series if any(groups is one for one in largest)]
-        notes += [f"the {len(shown)} largest of {len(series)} groups"] if len(shown) < len(series) else []
-        lines = [
-            (name, [(shortened(groups.outer), groups, place) for groups in shown])
-            for name, place in zip(names, chosen, strict=True)
+    notes += [f"the {len(shown)} largest of {len(series)} groups"] if len(shown) < len(series) else []
+    places = {value: place for place, value in enumerate(values)}
+    if first.within:
+        kept = [(shortened(groups.outer), groups) for groups in series if any(groups is one for one in shown)]
+        panels = [
+            Panel(
+                topic_name(topics[topic]), tuple(_line(places, n, *one, topic) for n, one in enumerate(kept))
+            )
+            for topic in chosen
         ]
     else:
-        lines = [("", [(name, series[0], place) for name, place in zip(names, chosen, strict=True)])]
-    places = {value: place for place, value in enumerate(values)}
-    panels = [
-        Panel(title, tuple(_line(places, n, *line) for n, line in enumerate(of))) for title, of in lines
-    ]
+        lines = (_line(places, n, topic_name(topics[topic]), first, topic) for n, topic in enumerate(chosen))
+        panels = [Panel("", tuple(lines))]
     few = any(line.is_few.any() for panel in panels for line in panel.lines)
-    first = series[0]
     marks = f"{'open points' if over_time else 'light bars'}:\n{FEW_NOTE}" if few else ""
-    columns = " and ".join(name for name, *_ in first.within)
+    groups = plain(" and ".join(name for name, *_ in first.within))
     return Course(
         tuple(panels),
         tuple("not known" if value is None else short_text(value) for value in values),
         over_time,
-        first.columns,
-        f"{first.column} ({'; '.join(notes)})" if notes else first.column,
-        columns,
-        "\n".join(filter(None, (columns, marks))),
+        plain(first.columns),
+        plain(f"{first.column} ({'; '.join(notes)})" if notes else first.column),
+        groups,
+        "\n".join(filter(None, (groups, marks))),
     )
+
+
+def _spread(series: Sequence[Groups]) -> Floats:
+    """Variances of the shares of each topic over the groups, weighted by their documents, (K,)."""
+    means = np.concatenate([groups.shares for groups in series])
+    weights = np.concatenate([groups.documents for groups in series])
+    spread: Floats = np.average((means - np.average(means, 0, weights)) ** 2, 0, weights)
+    return spread
 
 
 def _line(places: dict[object, int], number: int, name: str, groups: Groups, topic: int) -> Line:

@@ -37,7 +37,7 @@ def lines(course: Course, title: str, figsize: tuple[float, float] | None) -> An
     figure.update_xaxes(
         type="category", categoryorder="array", categoryarray=course.values, nticks=MOST_LABELS
     )
-    figure.update_xaxes(title_text=course.axis, row=rows)
+    figure.update_xaxes(title_text=_text(course.axis), row=rows)
     figure.update_yaxes(rangemode="tozero")
     figure.update_yaxes(title_text="mean share of the documents, %", col=1)
     figure.update_layout(legend_title_text=_text(course.legend).replace("\n", "<br>"))

@@ -27,6 +27,7 @@ from streaming_jsmf.reporting.figures import (
     chosen_topics,
     label_ticks,
     legend_beside,
+    plain,
     require,
     set_title,
     shortened,
@@ -294,10 +295,8 @@ def plot_documents(
             f"these topics are the largest of no document; give others, or {option.number} of more"
         )
     layers = _layers(frame, color, names)
-    legend, default = (
-        color or "topic with the largest share",
-        f"Map of {len(frame):,} documents; near: similar topics",
-    )
+    legend = plain(color) if color else "topic with the largest share"
+    default = f"Map of {len(frame):,} documents; near: similar topics"
     if interactive:
         require_no_axes(ax)
         return plotly.points(layers, names, legend, default if title is None else title, figsize)
@@ -308,7 +307,7 @@ def plot_documents(
     if layers[0].name:
         legend_beside(axes, legend)
     else:
-        figure.colorbar(drawn, ax=axes, shrink=0.8, label=color)
+        figure.colorbar(drawn, ax=axes, shrink=0.8, label=legend)
     axes.set_aspect("equal", adjustable="datalim")
     axes.set(xticks=[], yticks=[])
     set_title(figure, [axes], title, default)
