@@ -130,7 +130,7 @@ def test_functions_named_in_tables_exist(page: Path) -> None:
 
 
 def write_corpus(path: Path, seed: int) -> None:
-    """Three shards over the same 60 words, each with ids and a year."""
+    """Three shards over the same 60 words, each with ids, a year and parties."""
     path.mkdir()
     counts = planted(240, 60, 4, length=60, seed=seed).counts
     (path / "vocab.txt").write_text("\n".join(["gene", "neuron", *words(60)[2:]]) + "\n", encoding="utf-8")
@@ -141,6 +141,7 @@ def write_corpus(path: Path, seed: int) -> None:
             "counts": pa.array(numbers, pa.list_(pa.int32())),
             "document_id": [f"d{80 * number + row}" for row in range(len(ids))],
             "year": pa.array([YEARS[number]] * len(ids), pa.int64()),
+            "party": [("left", "right")[row % 2] for row in range(len(ids))],
         })  # fmt: skip
         pq.write_table(table, path / f"part-{number:05d}.parquet", row_group_size=20)
 

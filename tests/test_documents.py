@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +18,8 @@ from numpy.typing import NDArray
 from streaming_jsmf import Execution, InputError, documents_of_topic, shares_by, similar_documents, transform
 from streaming_jsmf.documents import shares as share_files
 from streaming_jsmf.documents.model_shares import ModelShares
-from streaming_jsmf.reporting.contents import groups_of
+from streaming_jsmf.documents.share_files import open_shares
+from streaming_jsmf.reporting.contents import views_of
 from tests.corpora import planted, words
 from tests.outcomes import Command, refused
 from tests.stores import write_shares
@@ -168,9 +171,8 @@ def test_groups_are_not_made_of_objects_nor_periods_of_numbers(
         for verb in ("documents", "over-time"):
             refused(invoke(verb, model, shares, "--by", by), 2, f"column {name!r}", f"holds {held}")
         with pytest.raises(InputError, match=f"column {name!r} "):
-            groups_of(of_report, by)
-    found = groups_of(of_report, None)
-    assert found is not None
+            views_of(of_report, by)
+    [[found]] = views_of(of_report, None)
     assert found.column == "year", "without --by, a report takes a column of time"
 
 
@@ -357,3 +359,48 @@ def test_shares_of_another_model_are_refused(
         shares_by(model, model)
     with pytest.raises(InputError, match="nothing: no such file or directory"):
         shares_by(model, tmp_path / "nothing")
+
+
+def test_shares_by_several_columns(model: Path, plain: Path, tmp_path: Path, invoke: Command) -> None:
+    """Cells, compared with those of pandas; a text and a list name the same columns."""
+    days = [None if row == 5 else f"{1999 + row % 2}-0{1 + row % 3}-11" for row in range(90)]
+    party = ["a,b" if row < 40 else "c" if row < 88 else None for row in range(90)]
+    shares = shares_with(plain, tmp_path, **{"the party, then": pa.array(party), "date": pa.array(days)})
+    found = open_shares(shares)
+    theta = np.concatenate([part for part, _ in found.dense()])
+    rows = pd.DataFrame(theta).assign(
+        party=party, month=[day and day[:7] for day in days], documents=1, square=np.square(theta[:, 2])
+    )
+    by = rows.groupby(["party", "month"], dropna=False, sort=True)
+    frame = shares_by(model, shares, ["the party, then", "date:month"])
+    spelled = '"the party, then",date:month'
+    pd.testing.assert_frame_equal(frame, shares_by(model, shares, spelled))
+    assert list(frame)[:4] == ["the party, then", "month of date", "documents", "topic"]
+    cells = frame[frame["topic"] == 2]
+    # Cells without documents have no row, and values that are not known come last.
+    known = [*zip(cells.iloc[:, 0].fillna(""), cells.iloc[:, 1].fillna(""), strict=True)]
+    expected = by.sum().reset_index()
+    assert sorted(known) == sorted(
+        zip(expected["party"].fillna(""), expected["month"].fillna(""), strict=True)
+    )
+    assert [name for name, _ in known] == ["a,b"] * 7 + ["c"] * 6 + [""] * 2
+    assert [name for _, name in known[5:8]] == ["2000-03", "", "1999-01"]
+    place = known.index(("c", "2000-02"))
+    group = by.get_group(("c", "2000-02"))
+    assert cells["documents"].iloc[place] == len(group)
+    np.testing.assert_allclose(cells["share"].iloc[place], group[2].mean())
+    error = group[2].std(ddof=1) / np.sqrt(len(group))
+    np.testing.assert_allclose(cells["standard_error"].iloc[place], error, rtol=1e-6)
+    arguments = ("documents", model, shares, "--topic", 2, "--by", spelled)
+    listed = json.loads(invoke(*arguments, "--json").out)
+    assert [row["share"] for row in listed] == cells["share"].tolist()
+    *lines, note = invoke(*arguments).out.splitlines()
+    assert note == "* fewer than 30 documents"
+    assert all(re.search(r" [0-9]+\* ", line) for line in lines[1:])
+    refused(
+        invoke(*arguments[:-1], "the party, then"),
+        2,
+        "no column 'the party'",
+        "a name with a comma is quoted",
+    )
+    refused(invoke(*arguments[:-1], "title,date:decade"), 2, "'date:decade' names no period")

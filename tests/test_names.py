@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
 import json
 import re
@@ -41,8 +42,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         for row in range(size):
             words = [*generator.choice(own, 36), *generator.choice(other, 4)]
-            rows.append((f"{SUBJECTS[number]}{row}", " ".join(words), 2000 + row % 4))
-    table = pd.DataFrame(rows, columns=["id", "text", "year"])
+            rows.append((f"{SUBJECTS[number]}{row}", " ".join(words), 2000 + row % 4, "xy"[row % 3 % 2]))
+    table = pd.DataFrame(rows, columns=["id", "text", "year", "group"])
     table.to_csv(folder / "table.csv", index=False)
     keep: dict[str, Any] = {"min_df": 1, "max_df": 1.0, "seed": 1}
     model = sj.fit(folder / "table.csv", folder / "model", K, id="id", **keep)
@@ -151,7 +152,7 @@ def test_documents_of_topics(known: Known) -> None:
         known.require([(number, name) for name in model.documents(shares, number)["document_id"]], some=True)
         rows = rows_of(printed("documents", model.path, shares, "--topic", number, "--csv"))
         known.require([(number, row["document_id"]) for row in rows], some=True)
-    for by in (None, "year"):
+    for by in (None, "year", "group,year"):
         known.require(frame_pairs(model.documents(shares, by=by), "label"))
         given = ("documents", model.path, shares, *(("--by", by) if by else ()))
         for form in ("--csv", "--json"):
@@ -260,14 +261,23 @@ def test_figures(known: Known) -> None:
     means = sj.shares_by(model, known.shares, "year").set_index("topic")["share"]
     for line, text in zip(*lines, strict=True):
         np.testing.assert_allclose(line.get_ydata(), 100 * means[int(text.split()[0])], rtol=1e-6)
+    for axes in model.plot_over_time("group,year", known.shares, topics=[*known.shown]).axes:
+        known.require([axes.get_title().split(" ", 1)], some=True)
+    if importlib.util.find_spec("plotly"):
+        [circles] = model.plot_map(interactive=True).data
+        known.require(text.split(" ", 1) for text in circles.hovertext)
+        drawn = model.plot_over_time("year", known.shares, topics=[*known.shown], interactive=True).data
+        known.require(trace.name.split(" ", 1) for trace in drawn if trace.name)
     axes = sj.plot_documents(model, known.shares, number=60).axes[0]
     points = {
         tuple(row): number
         for *row, number in sj.document_map(model, known.shares, number=60)[["x", "y", "topic"]].values
     }
     for drawn in axes.collections:
-        for place in drawn.get_offsets() if drawn.get_label().isdigit() else ():
-            assert points[tuple(place)] == int(drawn.get_label())
+        number, _, name = drawn.get_label().partition(" ")
+        known.require([(number, name)], some=True)
+        for place in drawn.get_offsets():
+            assert points[tuple(place)] == int(number)
 
 
 def test_the_report(known: Known) -> None:

@@ -13,8 +13,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+import scipy.stats
 from numpy.typing import NDArray
 
 import streaming_jsmf as sj
@@ -297,3 +299,52 @@ def test_a_week_belongs_to_the_year_in_its_name(folder: Path, tmp_path: Path, in
         2,
         "names no period; those of dates are year, quarter, month, day",
     )
+
+
+def test_periods_of_groups(folder: Path, tmp_path: Path, invoke: Command) -> None:
+    """Each group of documents has the periods and changes that it has alone."""
+    model, shares = folder / "model", folder / "shares.parquet"
+    frame = sj.over_time(model, shares, "date:year,country", corpus=folder / "model.corpus", words=2)
+    assert list(frame)[:3] == ["country", "year of date", "documents"]
+    pd.testing.assert_frame_equal(
+        frame.drop(columns="words"), sj.over_time(model, shares, ["country", "date"])
+    )
+    [table] = (found := open_shares(shares)).tables([*found.columns, *found.about.columns])
+    for country, group in frame.groupby("country"):
+        own = tmp_path / f"{country}.parquet"
+        write_shares(own, table.filter(pc.equal(table.column("country"), country)), shares)
+        alone = sj.over_time(model, own, "date")
+        pd.testing.assert_frame_equal(group[[*alone]].reset_index(drop=True), alone)
+        few, spread = group["documents"] < 30, (group["share"] - group["low"]) / group["standard_error"]
+        assert few.all()
+        inside = (group["low"] > 0) & (group["high"] < 1)
+        wide = scipy.stats.t.ppf(0.975, group["documents"] - 1)
+        np.testing.assert_allclose(spread[inside], wide[inside], rtol=1e-6)
+    assert frame["words"].str.count(", ").eq(1).all()
+    # The column of dates is the time wherever it stands, also beside numbers.
+    stars = table.add_column(1, "stars", pa.array([1 + row % 3 for row in range(table.num_rows)]))
+    write_shares(tmp_path / "stars.parquet", stars, shares)
+    for by in ("stars,date", "date,stars"):
+        assert list(sj.over_time(model, tmp_path / "stars.parquet", by))[:2] == ["stars", "year of date"]
+    text = invoke("over-time", model, shares, "--by", "country,date").out
+    assert "country: de; 5 values of year of date, 2000 to 2004; " in text
+    text = invoke("over-time", model, shares, "--by", "country,date", "--topic", 1).out
+    assert "country: fr; topic 1: " in text
+    assert "; * fewer than 30 documents\n" in text
+    assert len(text.splitlines()) == 2 * (2 + 5)
+    refused(
+        invoke("over-time", model, shares, "--by", "country,document_id"), 2, "holds ", "numbers or dates"
+    )
+    page = tmp_path / "page.html"
+    assert invoke("report", model, page, "--shares", shares, "--by", "country,date").code == 0
+    tree = page_at(page)
+    links = [link.text for link in tree.one("nav").all("a")]
+    assert links[5:8] == ["By year of date", "By country", "By country and year of date"]
+    values = values_of(tree)
+    [countries, cells] = values["views"]
+    assert (values["groups"]["names"][0], countries["names"]) == ("2000", ["de", "fr"])
+    assert cells["names"][:2] == ["de, 2000", "de, 2001"]
+    assert cells["lines"]["periods"] == ["2000", "2001", "2002", "2003", "2004"]
+    assert [line["name"] for line in cells["lines"]["of"]] == ["de", "fr"]
+    assert sum(cells["documents"]) == M
+    assert all(cells["few"])

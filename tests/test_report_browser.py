@@ -375,6 +375,36 @@ def test_groups_without_an_order_are_bars_with_errors(open_report: Open) -> None
         assert shown.page.locator("th[data-column='trend']").count() == 0
 
 
+def test_views_of_several_columns_have_a_line_for_each_group(open_report: Open) -> None:
+    contents = full_contents(20)
+    years = contents.groups
+    assert years is not None
+    cells = [replace(years, within=(("party", party, None),)) for party in ("<i>A", "B")]
+    cells[1] = replace(cells[1], documents=years.documents - 20)
+    parties = replace(years, column="party", values=(*"abcdefghijkl",))
+    shown = open_report("views", DESKTOP, replace(contents, views=((parties,), tuple(cells))))
+    assert shown.view("groups").locator("path.line").count() == 1
+    assert shown.view("groups-2").locator("rect.bar").count() == 12
+    section = shown.view("groups-3")
+    assert section.locator("h2").inner_text() == "Share of a topic by party and year"
+    assert section.locator("path.line").count() == 2
+    assert section.locator(".legend.lines").inner_text().split() == ["<i>A", "B"]
+    assert section.locator(".points circle").count() == 24
+    assert section.locator(".points circle.few").count() == 12
+    assert "fewer than 30 documents" in section.inner_text()
+    assert section.locator(".cells rect").count() == 24 * 20
+    # The topic of one view is that of the others.
+    shown.page.locator("#groups-3-topic").select_option("7")
+    section.locator("summary").click()
+    rows = [row.locator("th, td").all_inner_texts() for row in section.locator(".numbers tbody tr").all()]
+    assert [(row[0], row[1]) for row in rows[:2]] == [
+        (f"<i>A, {year}", percent(years.shares[place, 7])) for place, year in enumerate((2000, 2001))
+    ]
+    shown.view("groups")
+    assert shown.page.locator("#group-topic").input_value() == "7"
+    shown.require_no_wider()
+
+
 def test_a_notebook_shows_the_page_in_a_frame_of_its_own(open_report: Open) -> None:
     """In a page with a policy of its own, as notebook servers have; the frame's scripts run, and reach nothing."""
     frame = ShownReport(render(full_contents(20)), 700)._repr_html_()

@@ -20,7 +20,7 @@ from streaming_jsmf.evaluation.choice import Measures, choose, fields_of
 from streaming_jsmf.evaluation.verdicts import checks_of, warnings_of
 from streaming_jsmf.reporting import contents as report_contents
 from streaming_jsmf.reporting import topics as report_words
-from streaming_jsmf.reporting.contents import documents_of, flow, groups_of
+from streaming_jsmf.reporting.contents import documents_of, flow, views_of
 from streaming_jsmf.reporting.page import packed_probabilities
 from streaming_jsmf.reporting.topics import BY_RELEVANCE, LAMBDAS, WordLists, read_word_topic
 from streaming_jsmf.storage.paths import store_path
@@ -147,13 +147,8 @@ def test_documents_and_groups_are_those_of_the_queries(model: Path, shares: Path
         frame = documents_of_topic(model, shares, topic)
         rows = [(document.name, document.value, document.values[1]) for document in listed]
         assert rows == [*zip(frame["document_id"], frame["share"], frame["title"], strict=True)]
-    frame, years, titles = (
-        shares_by(model, shares, "year"),
-        groups_of(opened, None),
-        groups_of(opened, "title"),
-    )
-    assert years is not None
-    assert titles is not None
+    frame = shares_by(model, shares, "year")
+    [[years]], [[titles]] = views_of(opened, None), views_of(opened, "title")
     assert (years.column, years.ordered) == ("year", True)
     assert years.names == ("1990", "1991", "1992", "not known")
     np.testing.assert_array_equal(years.shares.ravel(), frame["share"])
@@ -165,13 +160,11 @@ def test_documents_and_groups_are_those_of_the_queries(model: Path, shares: Path
 def test_years_are_made_of_dates(model: Path, shares: Path, opened: SharesFile, tmp_path: Path) -> None:
     table = pq.read_table(shares)
     days = pa.array([f"{1990 + row % 3}-0{1 + row % 9}-11" for row in range(len(table))])
-    expected = groups_of(opened, "year")
-    assert expected is not None
+    [[expected]] = views_of(opened, "year")
     for name, column in (("date", days), ("seen", days.cast(pa.date32()))):
         place = table.schema.get_field_index("year")
         write_shares(tmp_path / f"{name}.parquet", table.set_column(place, name, column), shares)
-        found = groups_of(ModelShares.open(model, tmp_path / f"{name}.parquet").file, None)
-        assert found is not None
+        [[found]] = views_of(ModelShares.open(model, tmp_path / f"{name}.parquet").file, None)
         assert (found.column, found.ordered) == (f"year of {name}", True)
         assert found.names == ("1990", "1991", "1992")
         np.testing.assert_array_equal(found.shares[0], expected.shares[0])
@@ -217,6 +210,11 @@ def test_wrong_shares_and_columns_end_in_one_line(
         page = tmp_path / "page.html"
         refused(invoke("report", chosen, page, "--shares", shares, "--by", column), 2, *parts)
         assert not page.exists()
+    monkeypatch.setattr(report_contents, "MOST_GROUPS", 100)
+    monkeypatch.setattr(report_contents, "MOST_CELLS", 80)
+    refused(
+        invoke("report", model, page, "--shares", shares, "--by", "title,year"), 2, "90 combinations", "80"
+    )
 
 
 def test_shares_with_two_columns_of_one_name_or_without_a_column_are_refused(

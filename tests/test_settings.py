@@ -106,7 +106,9 @@ def outside(field: Field) -> Iterator[Any]:
 
 
 def made(kind: type[Settings], field: Field, value: Any) -> Any:
-    required = {name: "4" if each.text else 4 for name, each in declared(kind).items() if each.required}
+    required = {
+        name: "4" if each.text or each.listed else 4 for name, each in declared(kind).items() if each.required
+    }
     required = {name: given for name, given in required.items() if name not in ("options", "curation")}
     required |= {"function": "module:function"} if "function" in declared(kind) else {}
     others = {name: each for name, each in WITH.get(field.name, {}).items() if name in declared(kind)}

@@ -35,6 +35,7 @@ from streaming_jsmf.display import cell_text, csv_text, printable, table, wrappe
 from streaming_jsmf.errors import InputError, StoreError
 
 if TYPE_CHECKING:
+    from streaming_jsmf.documents.groups import Groups
     from streaming_jsmf.documents.over_time import TopicsOverTime
     from streaming_jsmf.jobs.events import Listener
     from streaming_jsmf.storage.paths import StorePath
@@ -112,14 +113,14 @@ class Answer:
         return self.table(found)
 
     @staticmethod
-    def table(found: Any, width: int | None = None) -> str:
-        """An Arrow table as text."""
+    def table(found: Any, width: int | None = None, **texts: Sequence[str]) -> str:
+        """An Arrow table as text; ``texts`` are shown for the values of columns."""
         columns = found.to_pydict()
         align = "".join(
             ">" if all(value is None or isinstance(value, int | float) for value in values) else "<"
             for values in columns.values()
         )
-        rows = zip(*columns.values(), strict=True)
+        rows = zip(*{**columns, **texts}.values(), strict=True)
         return table([[*columns], *([*map(cell_text, row)] for row in rows)], align, width)
 
     def _csv(self, found: Any) -> str:
@@ -164,7 +165,7 @@ def _require_table(path: StorePath, data: bytes) -> None:
 @verb(
     "streaming-jsmf documents MODEL --topic 3 --number 20",
     "streaming-jsmf documents MODEL new.csv --topic 3 --columns author,date",
-    "streaming-jsmf documents MODEL SHARES.parquet --by year --csv",
+    "streaming-jsmf documents MODEL SHARES.parquet --by party,date:year --csv",
     scheduled=False,
 )
 @path("model")
@@ -188,11 +189,15 @@ def documents(model: str, listener: Listener, source: str | None = None, **optio
     asked = {name: options.pop(name) for name in declared(DocumentQuery) if name in options}
     with shares_of(model, source, listener=listener, **options) as shares:
         found = query(model, shares, **asked)
-    if not answer.is_text or found.column_names[0] != DOCUMENT_ID:
+    if not answer.is_text:
         return answer.text(found, "documents")
+    if found.column_names[0] != DOCUMENT_ID:
+        counts = found.column("documents").to_pylist()
+        note = _few_note(counts)
+        return answer.table(found, documents=[*map(_count, counts)]) + (f"\n{note}" if note else "")
     head, *rows = answer.table(found.select([0, 1]), width=0).splitlines()
     marked = asked.get("topic") if EXCERPT in found.column_names else None
-    texts = _marked([*_texts(found)], model, marked)
+    texts = _in_bold([*_texts(found)], model, marked)
     return "\n".join([head, *(f"{row}\n{text}".rstrip() for row, text in zip(rows, texts, strict=True))])
 
 
@@ -206,7 +211,7 @@ def _texts(found: Any) -> Iterator[list[str]]:
         yield [line for part in parts if part for line in wrapped(part, " " * 4)]
 
 
-def _marked(texts: Sequence[Sequence[str]], model: str, topic: int | None) -> Iterator[str]:
+def _in_bold(texts: Sequence[Sequence[str]], model: str, topic: int | None) -> Iterator[str]:
     """Indented lines, with the words of a topic in bold."""
     from streaming_jsmf.reporting.topics import read_topics
 
@@ -222,6 +227,7 @@ def _marked(texts: Sequence[Sequence[str]], model: str, topic: int | None) -> It
 
 @verb(
     "streaming-jsmf over-time MODEL SHARES.parquet --by date:month",
+    "streaming-jsmf over-time MODEL SHARES.parquet --by date:month,party --topic 3",
     "streaming-jsmf over-time MODEL SHARES.parquet --by year --corpus CORPUS",
     "streaming-jsmf over-time MODEL SHARES.parquet --by year --csv > years.csv",
     name="over-time",
@@ -236,41 +242,41 @@ def over_time(model: str, shares: str, **options: Any) -> str:
 
     SHARES are topic shares that transform wrote with MODEL. The change of a topic is that of its mean share from the
     first to the last third of the periods. With --topic: its share in each period, with an interval of 95 % (1.96
-    standard errors of the mean). --csv, --json and --out contain all topics and periods.
+    standard errors of the mean; of fewer than 30 documents more, by Student's t). --csv, --json and --out contain all
+    topics and periods.
     """
     from streaming_jsmf.documents.over_time import over_time_of
 
     answer = Answer.pop(options)
     found = over_time_of(model, shares, options.pop("by"), **options)
-    if answer.is_text:
-        one = options.get("topic") is not None
-        return "\n".join(_one(found.table().to_pylist()) if one else _changes(found))
-    return answer.text(found.table(), "over-time")
+    if not answer.is_text:
+        return answer.text(found.table(), "over-time")
+    of_series = _changes if options.get("topic") is None else _one
+    return "\n".join(line for periods in found.series for line in of_series(found, periods))
 
 
-def _changes(found: TopicsOverTime) -> Iterator[str]:
+def _changes(found: TopicsOverTime, periods: Groups) -> Iterator[str]:
     """The topics that rose and fell most, and their words in each period if known."""
-    periods, values = found.periods, found.periods.values
-    documents = periods.documents.sum()
-    yield f"{len(values)} values of {periods.column}, {values[0]} to {values[-1]}; {documents:,} documents"
-    if len(values) == 1:
+    names, documents = periods.names, periods.documents.sum()
+    title = f"{periods.title}; " if periods.title else ""
+    yield f"{title}{len(names)} values of {periods.column}, {names[0]} to {names[-1]}; {documents:,} documents"
+    if len(names) == 1:
         yield "one period has no change; --by takes shorter ones, such as COLUMN:month"
         return
     risen, fallen = periods.risen_and_fallen(SHOWN)
-    yield _means(found, risen, fallen)
-    words = found.words or {}
-    for topic in (*risen, *fallen) if words else ():
+    yield _means(found, periods, risen, fallen)
+    for topic in (*risen, *fallen) if found.words else ():
         number = found.shown.numbers[topic]
         yield f"topic {number}: {found.shown.names[topic]}"
-        for period in values:
-            yield from wrapped(", ".join(words[period].get(number, ())), f"  {period}  ")
+        for name, text in zip(names, found.words_of(periods, number), strict=True):
+            yield from wrapped(text, f"  {name}  ")
 
 
-def _means(found: TopicsOverTime, risen: list[int], fallen: list[int]) -> str:
+def _means(found: TopicsOverTime, periods: Groups, risen: list[int], fallen: list[int]) -> str:
     """Mean shares in the first and the last third of the periods, and their difference."""
-    periods, shown = found.periods, found.shown
+    shown = found.shown
     spans = [
-        [value for value, weight in zip(periods.values, of, strict=True) if weight] for of in periods.thirds
+        [name for name, weight in zip(periods.names, of, strict=True) if weight] for of in periods.thirds
     ]
     first, last = periods.thirds @ periods.shares
     change, error = periods.change
@@ -287,20 +293,38 @@ def _means(found: TopicsOverTime, risen: list[int], fallen: list[int]) -> str:
     return table(lines, ">>>><")
 
 
-def _one(rows: list[dict[str, Any]]) -> Iterator[str]:
+def _one(found: TopicsOverTime, periods: Groups) -> Iterator[str]:
     """The periods of a topic."""
-    period = next(iter(rows[0]))
-    yield f"topic {rows[0]['topic']}: {rows[0]['label']}; change {_change(rows[0]['change'], rows[0]['change_error'])}"
-    heading = (period, "documents", "share", "95 % interval", *(["words"] if "words" in rows[0] else []))
-    lines = [
-        (
-            *(str(row[period]), f"{row['documents']:,}", f"{row['share']:.2%}"),
-            "-" if row["low"] is None else f"{row['low']:.2%} to {row['high']:.2%}",
-            *([row["words"]] if "words" in row else []),
-        )
-        for row in rows
+    [number], [label] = found.shown.numbers, found.shown.names
+    [change], [error] = periods.change
+    counts = periods.documents.tolist()
+    parts = (periods.title, f"topic {number}: {label}", f"change {_change(change, error)}", _few_note(counts))
+    yield "; ".join(filter(None, parts))
+    heading = [periods.column, "documents", "share", "95 % interval", *(["words"] if found.words else [])]
+    ends = zip(*periods.intervals, strict=True)
+    columns = [
+        periods.names,
+        [_count(count) for count in counts],
+        [f"{share:.2%}" for share in periods.shares[:, 0]],
+        ["-" if math.isnan(low) else f"{low:.2%} to {high:.2%}" for [low], [high] in ends],
+        *([found.words_of(periods, number)] if found.words else []),
     ]
-    yield table([heading, *lines], "<>>>" + "<" * (len(heading) - 4))
+    rows = zip(*columns, strict=True)
+    yield table([heading, *map(list, rows)], "<>>>" + "<" * (len(heading) - 4))
+
+
+def _count(documents: int) -> str:
+    """A number of documents, marked if it is small."""
+    from streaming_jsmf.documents.groups import FEW
+
+    return f"{documents:,}{'*' if documents < FEW else ''}"
+
+
+def _few_note(documents: Sequence[int]) -> str:
+    """What the marks of these numbers mean; empty without marks."""
+    from streaming_jsmf.documents.groups import FEW, FEW_NOTE
+
+    return f"* {FEW_NOTE}" if min(documents) < FEW else ""
 
 
 def _change(value: float | None, error: float | None) -> str:

@@ -62,6 +62,7 @@ from streaming_jsmf.config.requests import ShareSettings as ShareSettings
 from streaming_jsmf.config.requests import SimulationSettings as SimulationSettings
 from streaming_jsmf.config.requests import TopicChanges as TopicChanges
 from streaming_jsmf.config.requests import TopicsRequest as TopicsRequest
+from streaming_jsmf.config.requests import column_names as column_names
 from streaming_jsmf.config.requests import parse_memory as parse_memory
 from streaming_jsmf.config.scan import CAPPED_LENGTH as CAPPED_LENGTH
 from streaming_jsmf.config.scan import DocumentWeights as DocumentWeights

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,24 @@ _edit = partial(setting, group="Editing topics (stored beside the model's arrays
 
 def _parameters(given: Any) -> Any:
     return tuple(map(float, given.split(","))) if isinstance(given, str) else given
+
+
+def column_names(given: Any) -> Any:
+    """The names in a text such as ``party,date:month``; a name with a comma is quoted, as in CSV, or in a list.
+
+    >>> column_names('"city, state",date:month'), column_names(["city, state"]), column_names("")
+    (('city, state', 'date:month'), ('city, state',), ('',))
+    """
+    if not isinstance(given, str):
+        return tuple(given) or ("",) if isinstance(given, list) else given
+    try:
+        [names] = csv.reader([given], skipinitialspace=True)
+    except (csv.Error, ValueError):  # a line break
+        names = [given]
+    return tuple(name.strip() for name in names) or ("",)
+
+
+_by = partial(_question, parse=column_names)
 
 
 @dataclass(frozen=True)
@@ -165,7 +184,8 @@ class ReportRequest(Settings):
     shares
         Topic shares that transform wrote with MODEL; adds the top documents of each topic.
     by
-        Column of SHARES by which to group documents; dates by COLUMN:year, :quarter, :month or :day.
+        Column of SHARES by which to group documents; dates by COLUMN:year, :quarter, :month or :day. Several
+        columns, separated by commas, have a view each, and one of their combinations.
     corpus
         Corpus of SHARES; adds the documents that the topics explain least.
     topics
@@ -176,7 +196,9 @@ class ReportRequest(Settings):
 
     words: int | None = setting(None, absent=str(DEFAULT_WORDS), ge=1)
     shares: str | Path | None = setting(None, absent="none", metavar="SHARES")
-    by: str | None = setting(None, absent="a year or date", metavar="COLUMN")
+    by: tuple[str, ...] | None = setting(
+        None, absent="a year or date", metavar="COLUMN[,...]", parse=column_names
+    )
     corpus: Any = setting(None, absent="none", metavar="CORPUS")
     topics: int | None = setting(None, absent="the largest", metavar="K")
     effects: str | None = setting(None, absent="none", metavar="FORMULA")
@@ -297,7 +319,8 @@ class DocumentQuery(Settings):
         List the documents with the largest shares of topic K (numbered from 0).
     by
         Mean topic shares, or the share of --topic, for each value of a metadata column, or each period of dates:
-        COLUMN:year, COLUMN:quarter, COLUMN:month or COLUMN:day.
+        COLUMN:year, COLUMN:quarter, COLUMN:month or COLUMN:day; of several columns, separated by commas, for each
+        combination of their values.
     similar
         List the documents whose shares are most similar to those of this document.
     outliers
@@ -309,7 +332,7 @@ class DocumentQuery(Settings):
     """
 
     topic: int | None = _question(None, absent="all topics", metavar="K")
-    by: str | None = _question(None, absent="over all documents", metavar="COLUMN")
+    by: tuple[str, ...] | None = _by(None, absent="over all documents", metavar="COLUMN[,...]")
     similar: str | None = _question(None, absent="none", metavar="DOCUMENT_ID")
     outliers: Any = _question(None, absent="none", metavar="CORPUS")
     number: int | None = _question(None, absent=str(DEFAULT_NUMBER), ge=1)
@@ -334,7 +357,7 @@ class OverTimeRequest(Settings):
     ----------
     by
         Column of years or dates; periods of dates are COLUMN:year (the default), COLUMN:quarter, COLUMN:month or
-        COLUMN:day.
+        COLUMN:day. Further columns, separated by commas, are groups, each with its periods.
     topic
         Only topic K (numbered from 0).
     corpus
@@ -343,7 +366,7 @@ class OverTimeRequest(Settings):
         Number of these words.
     """
 
-    by: str = _question(metavar="COLUMN")
+    by: tuple[str, ...] = _by(metavar="COLUMN[,...]")
     topic: int | None = _question(None, absent="all topics", metavar="K")
     corpus: Any = _question(None, absent="no words", metavar="CORPUS")
     words: int | None = _question(None, absent="5 with a corpus", ge=1)

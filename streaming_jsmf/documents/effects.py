@@ -16,8 +16,8 @@ from scipy.special import stdtrit
 
 from streaming_jsmf.config import EffectsRequest, takes
 from streaming_jsmf.corpus.format import Corpus, open_corpus
+from streaming_jsmf.documents.cells import MOST_SUMS
 from streaming_jsmf.documents.covariates import Covariate, Covariates, decimal_years
-from streaming_jsmf.documents.groups import MOST_SUMS
 from streaming_jsmf.documents.model_shares import AnyShares, ModelShares
 from streaming_jsmf.documents.shares import KNOWN_TOKENS, frame
 from streaming_jsmf.errors import InputError, option

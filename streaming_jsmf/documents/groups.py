@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy.special import stdtrit
 
 from streaming_jsmf.config import EXCERPT_CHARACTERS
 from streaming_jsmf.corpus.metadata import free_name
@@ -29,21 +30,23 @@ PERIODS = {"year": 1, "quarter": 2, "month": 2, "day": 3}
 _TIME = r"(?:[T ](?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2}))?)?"
 _DAY = r"(?:[-/.](?P<day>[0-9]{1,9})" + _TIME + ")?"
 _DATE = r"^(?P<year>[0-9]{4})(?:-Q(?P<quarter>[1-4])|[-/.](?P<month>[0-9]{1,2})" + _DAY + r")?(?:[^0-9]|$)"
-#: Maximum number of groups times topics, since their sums are in memory.
-MOST_SUMS = 20_000_000
 #: Maximum length of a metadata value that is shown.
 MOST_CHARACTERS = 300
 #: Longest part of a word that is left out at the end of an excerpt; some languages have no spaces between words.
 LONGEST_PART = 30
 #: Standard errors on each side of a mean in an interval of 95 %.
 NORMAL = 1.96
+#: Groups of fewer documents are marked, and have the wider intervals of Student's t.
+FEW = 30
+#: What tables and pictures say about the mark.
+FEW_NOTE = f"fewer than {FEW} documents"
 
 
 def short_text(value: Any) -> str:
     """A metadata value in one line, cut to ``MOST_CHARACTERS``; empty for None. Midnight is the date, 2.0 is 2."""
     if isinstance(value, datetime.datetime) and value.time() == datetime.time():
         value = value.date()
-    if isinstance(value, float) and _is_exact(value):
+    if isinstance(value, float) and is_exact(value):
         value = int(value)
     text = "" if value is None else " ".join(str(value).split())
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}..."
@@ -64,7 +67,8 @@ class Groups:
 
     ``column`` is that of the ``values`` (G,), such as ``year of date``, in ascending order with the null group last; it
     is empty for a single group of all documents. ``documents`` (G,) are the sizes, ``shares`` (G, K) the means, and
-    ``errors`` (G, K) their standard errors, NaN for a single document.
+    ``errors`` (G, K) their standard errors, NaN for a single document. ``within`` are the values that the documents of
+    all groups have in further columns: names, values and types.
     """
 
     column: str
@@ -73,6 +77,7 @@ class Groups:
     shares: Floats
     errors: Floats
     kind: Any = field(default_factory=pa.null)
+    within: tuple[tuple[str, Any, Any], ...] = ()
 
     @property
     def known(self) -> Groups:
@@ -94,14 +99,43 @@ class Groups:
     @property
     def names(self) -> tuple[str, ...]:
         """The values as texts."""
-        return tuple("not known" if value is None else short_text(value) for value in self.values)
+        return tuple(map(_name, self.values))
+
+    @property
+    def title(self) -> str:
+        """The values in further columns, such as ``party: Labour``; empty without such columns."""
+        return ", ".join(f"{name}: {_name(value)}" for name, value, _ in self.within)
+
+    @property
+    def outer(self) -> str:
+        """The values in further columns alone, such as ``Labour``."""
+        return ", ".join(_name(value) for _, value, _ in self.within)
+
+    @property
+    def columns(self) -> str:
+        """The names of all columns, such as ``party and year``."""
+        return " and ".join([*(name for name, *_ in self.within), self.column])
+
+    @property
+    def is_few(self) -> Any:
+        """Whether each group has few documents, (G,)."""
+        return self.documents < FEW
+
+    @property
+    def spreads(self) -> Floats:
+        """Standard errors on each side of a mean in an interval of 95 %, (G,): 1.96, or more for few documents."""
+        return np.where(self.is_few, stdtrit(np.maximum(self.documents - 1, 1), 0.975), NORMAL)
+
+    @property
+    def intervals(self) -> tuple[Floats, Floats]:
+        """Ends of the intervals of 95 % of the means, (G, K) each; NaN for single documents."""
+        half = self.spreads[:, None] * self.errors
+        return np.maximum(self.shares - half, 0.0), np.minimum(self.shares + half, 1.0)
 
     @property
     def ordered(self) -> bool:
-        """Whether a line may connect the values: times, or at least three numbers, because 0 and 1 are classes."""
-        values = self.known.values
-        fewest = 3 if any(isinstance(value, int | float) for value in values) else 2
-        return len(values) >= fewest and all(map(is_time, values))
+        """Whether a line may connect the values."""
+        return are_times(self.known.values)
 
     @property
     def drawn(self) -> Groups:
@@ -160,10 +194,29 @@ class Groups:
             SHARE: pa.array(self.shares.ravel()),
             ERROR: pa.array(errors, mask=np.isnan(errors)),
         }
+        own: dict[str, Any] = {}
+        for name, value, kind in self.within:
+            own[free_name(name, [*columns, *own])] = pa.array([value] * n_topics * n_groups, kind)
         if self.column:
             repeated = [value for value in self.values for _ in range(n_topics)]
-            columns = {free_name(self.column, columns): pa.array(repeated, self.kind), **columns}
-        return pa.table(columns)
+            own[free_name(self.column, [*columns, *own])] = pa.array(repeated, self.kind)
+        return pa.table({**own, **columns})
+
+
+def values_of(series: Sequence[Groups]) -> list[Any]:
+    """The values that occur in any of these groups, in ascending order with None last."""
+    found = {value for groups in series for value in groups.values}
+    return [*sorted(found - {None}), *({None} & found)]
+
+
+def _name(value: Any) -> str:
+    return "not known" if value is None else short_text(value)
+
+
+def are_times(values: Collection[Any], fewest: int = 0) -> bool:
+    """Whether all values are times: at least three numbers, because 0 and 1 are classes, or two others."""
+    fewest = fewest or (3 if any(isinstance(value, int | float) for value in values) else 2)
+    return len(values) >= fewest and all(map(is_time, values))
 
 
 def is_time(value: Any) -> bool:
@@ -207,7 +260,7 @@ class Grouping:
 
     @classmethod
     def of(cls, shares: SharesFile, by: str) -> Grouping:
-        """Read ``COLUMN`` or ``COLUMN:PERIOD``; see ``by_group``."""
+        """Read ``COLUMN`` or ``COLUMN:PERIOD``; see ``count_cells``."""
         column, _, period = by.rpartition(":")
         if not column or period not in PERIODS or by in shares.columns:
             if by not in shares.columns and column in shares.columns:
@@ -217,8 +270,10 @@ class Grouping:
             within = (
                 f"; a value within objects of JSON is a column if it is read with {option.metadata(column)}"
             )
+            commas = "; a name with a comma is quoted" * any("," in name for name in shares.columns)
             raise InputError(
-                f"{shares.path} has no column {column!r}; it has {', '.join(shares.columns)}{within * ('.' in column)}"
+                f"{shares.path} has no column {column!r}; it has {', '.join(shares.columns)}"
+                f"{within * ('.' in column)}{commas}"
             )
         first = next(iter(shares.tables([column])), None)
         if first is None:
@@ -249,19 +304,20 @@ class Grouping:
         """Name of the column of the groups."""
         return f"{self.period} of {self.column}" if self.period else self.column
 
-    def rows(self, table: Any) -> Iterator[tuple[Any, Integers]]:
-        """Yield the value of each group in a table (null and NaN as None), and the rows of its documents in order."""
+    @property
+    def is_dated(self) -> bool:
+        """Whether these are periods of dates, or the column has a name of times."""
+        return bool(self.period) or self.column.lower() in TIMES
+
+    def coded(self, table: Any) -> tuple[Integers, list[Any]]:
+        """For each row of a table the position of its value in a list of values; null and NaN are None."""
         values = table.column(self.column).combine_chunks()
         values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
         if pa.types.is_floating(values.type):
             values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
         values = _periods(values, self.period) if self.period else values
         coded = values.dictionary_encode(null_encoding="encode")
-        codes, names = np.asarray(coded.indices), coded.dictionary.to_pylist()
-        order = np.argsort(codes, kind="stable")
-        for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
-            if rows.size:
-                yield names[codes[rows[0]]], rows
+        return np.asarray(coded.indices), coded.dictionary.to_pylist()
 
 
 def _periods(values: Any, unit: str) -> Any:
@@ -292,42 +348,6 @@ def _padded(numbers: Integers, width: int) -> Any:
     return pc.utf8_lpad(pa.array(numbers).cast(pa.string()), width, "0")
 
 
-def by_group(shares: SharesFile, by: str | None) -> Groups:
-    """Return mean topic shares of the documents with each value of a metadata column; None: of all documents.
-
-    One pass. ``COLUMN:year``, ``:quarter``, ``:month`` and ``:day`` make periods of typed dates and of texts that start
-    with a year, month and day. A column of typed dates, or of texts with one of the names ``TIMES``, is grouped by year
-    by default. Raises ``InputError`` if there is no such column, it has too many values, or periods are of other
-    values; ``StoreError`` if the shares are damaged.
-    """
-    grouping = None if by is None else Grouping.of(shares, by)
-    documents: dict[Any, int] = {}
-    sums: dict[Any, Floats] = {}
-    for theta, table in shares.dense([] if grouping is None else [grouping.column]):
-        for value, rows in [(None, slice(None))] if grouping is None else grouping.rows(table):
-            own = theta[rows]
-            documents[value] = documents.get(value, 0) + len(own)
-            total = sums.setdefault(value, np.zeros((2, theta.shape[1])))
-            total += own.sum(axis=0), np.square(own).sum(axis=0)
-            if grouping is not None and len(sums) * theta.shape[1] > MOST_SUMS:
-                raise InputError(
-                    f"{shares.path}: column {grouping.name!r} has more than {len(sums) - 1:,} values; give one that "
-                    "makes groups of documents"
-                )
-    values = [*sorted(value for value in sums if value is not None), *[None] * (None in sums)]
-    sizes = np.array([documents[value] for value in values], dtype=np.int64)
-    means, squares = np.stack([sums[value] for value in values], axis=1) / sizes[:, None]
-    errors = np.sqrt(np.maximum(squares - means**2, 0.0) / np.maximum(sizes - 1, 1)[:, None])
-    errors[sizes < 2] = np.nan
-    if grouping is None:
-        return Groups("", tuple(values), sizes, means, errors)
-    kind = grouping.kind
-    # Whole numbers beside missing ones, such as years, are floating-point numbers in pandas.
-    if pa.types.is_floating(kind) and all(value is None or _is_exact(value) for value in values):
-        values, kind = [value if value is None else int(value) for value in values], pa.int64()
-    return Groups(grouping.name, tuple(values), sizes, means, errors, kind)
-
-
-def _is_exact(value: float) -> bool:
+def is_exact(value: float) -> bool:
     """Whether a value is a whole number that a float64 holds exactly."""
     return value.is_integer() and abs(value) < 2**53

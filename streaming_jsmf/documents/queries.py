@@ -13,7 +13,8 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.config import DEFAULT_NUMBER, EXCERPT, DocumentQuery, takes
 from streaming_jsmf.corpus.format import Corpus, open_corpus
-from streaming_jsmf.documents.groups import SHARE, by_group
+from streaming_jsmf.documents.cells import count_cells
+from streaming_jsmf.documents.groups import SHARE
 from streaming_jsmf.documents.model_shares import (
     OF_TOPICS,
     AnyShares,
@@ -59,11 +60,15 @@ def documents_of_topic(
 
 
 def shares_by(
-    model: AnyModel | Model, shares: AnyShares, column: str | None = None, topic: int | None = None
+    model: AnyModel | Model,
+    shares: AnyShares,
+    column: str | Sequence[str] | None = None,
+    topic: int | None = None,
 ) -> pd.DataFrame:
     """Return mean topic shares by the values of a metadata column, one row per value and topic.
 
-    Without ``column`` the mean is over all documents. ``documents`` is the number of documents with the value,
+    Without ``column`` the mean is over all documents; of several columns, ``"party,date:year"`` or a list, it is over
+    the documents of each combination of values that occurs. ``documents`` is the number of these documents,
     ``standard_error`` that of the mean ``share``, and ``label`` the name of the topic. Shares of merged topics are
     added, and hidden topics are omitted. One pass. Raises ``InputError`` if the shares are of another model
     or there is no such column or topic, ``StoreError`` if the model or shares are damaged.
@@ -139,7 +144,8 @@ def query(model: AnyModel | Model, shares: AnyShares, *, grouped: bool = False, 
     if topic is not None:
         found = found.only(topic)
     if grouped:
-        return by_group(found.of_shown, by).table(found.shown.numbers, found.shown.names)
+        groups = count_cells(found.of_shown, by).groups()
+        return pa.concat_tables([one.table(found.shown.numbers, found.shown.names) for one in groups])
     if name := found.shown.names[0]:
         logger.info("topic %s: %s", topic, name)
     return largest(found.of_shown, count)[0]

@@ -25,10 +25,10 @@ from streaming_jsmf.documents.transform import shares_of, temporary_shares
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.interface.methods import methods_of
 from streaming_jsmf.interface.update import Update, update
+from streaming_jsmf.reporting import plots
 from streaming_jsmf.reporting.arrange import merge_nearest, stop_word_candidates, tree_of
 from streaming_jsmf.reporting.document_map import SAMPLED, document_map
 from streaming_jsmf.reporting.effects import plot_effects
-from streaming_jsmf.reporting.plots import plot_quality
 from streaming_jsmf.reporting.report import ShownReport, show
 from streaming_jsmf.reporting.topics import (
     by_share,
@@ -276,7 +276,9 @@ class TopicModel:
         with shares_of(self, shares, self.corpus, **options) as found:
             return frame(documents.query(self, found, topic=topic, **asked))
 
-    def over_time(self, by: str, shares: str | Path | None = None, **options: Any) -> pd.DataFrame:
+    def over_time(
+        self, by: str | Sequence[str], shares: str | Path | None = None, **options: Any
+    ) -> pd.DataFrame:
         """Return mean topic shares in each period of time; options are those of the function ``over_time``.
 
         Without ``shares``, those of the corpus of ``fit`` are computed, from which ``words`` come without ``corpus``.
@@ -328,7 +330,7 @@ class TopicModel:
         *,
         at: Mapping[str, Any] | None = None,
         ax: Axes | None = None,
-        figsize: tuple[float, float] = (8.0, 4.5),
+        figsize: tuple[float, float] | None = None,
         title: str | None = None,
         shares: Any = None,
         **options: Any,
@@ -356,6 +358,34 @@ class TopicModel:
         with shares_of(self, shares, self.corpus, **options) as found:
             return document_map(self, found, number=number, seed=seed)
 
+    plot_map = plots.plot_map
+    plot_topics = plots.plot_topics
+    plot_correlations = plots.plot_correlations
+    plot_documents = plots.plot_documents
+    plot_quality = plots.plot_quality
+
+    def plot_over_time(
+        self,
+        by: str | Sequence[str] | None = None,
+        shares: Any = None,
+        *,
+        topics: Sequence[int] | None = None,
+        ax: Any = None,
+        figsize: tuple[float, float] | None = None,
+        title: str | None = None,
+        interactive: bool = False,
+    ) -> Any:
+        """Draw mean shares of topics over time, or by other columns, as the function ``plot_over_time``.
+
+        ``by`` is read as by ``over_time``; without ``shares``, those of the corpus of ``fit`` are computed once.
+
+        Examples
+        --------
+        >>> model.plot_over_time("date:year,party", topics=[3, 7])  # doctest: +SKIP
+        """
+        own: dict[str, Any] = {"ax": ax, "figsize": figsize, "title": title, "interactive": interactive}
+        return plots.plot_over_time(self, shares, topics, by=by, **own)
+
     def transform(self, source: Any, **options: Any) -> pd.DataFrame:
         """Return the topic shares of documents with edits applied: one row per document, one column per topic number.
 
@@ -380,24 +410,6 @@ class TopicModel:
     def show(self, *, height: int = 800, **options: Any) -> ShownReport:
         """Show the report in a notebook; arguments and errors are those of the function ``show``."""
         return show(self, height=height, **options)
-
-    def plot_quality(
-        self,
-        topics: Sequence[int] | None = None,
-        *,
-        ax: Axes | None = None,
-        figsize: tuple[float, float] | None = None,
-        title: str | None = None,
-    ) -> Figure:
-        """Draw exclusivity against semantic coherence; arguments and errors are those of the function ``plot_quality``.
-
-        Words that were not counted yet are counted in the corpus of ``fit``, once.
-
-        Examples
-        --------
-        >>> model.plot_quality(title="Topics of the debates")  # doctest: +SKIP
-        """
-        return plot_quality(self, topics, corpus=self.corpus, ax=ax, figsize=figsize, title=title)
 
     def methods(self) -> str:
         """Return a paragraph for the methods section of a paper, and BibTeX of what was used; see ``methods_of``.

@@ -18,8 +18,9 @@ import pyarrow as pa
 from streaming_jsmf.config import EXCERPT
 from streaming_jsmf.corpus.format import open_corpus
 from streaming_jsmf.display import flattened
+from streaming_jsmf.documents.cells import Cells, count_cells
 from streaming_jsmf.documents.effects import Effects
-from streaming_jsmf.documents.groups import TIMES, Groups, by_group, excerpt_text, has_groups, short_text
+from streaming_jsmf.documents.groups import TIMES, Groups, excerpt_text, has_groups, short_text
 from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.documents.queries import largest, least_explained
 from streaming_jsmf.documents.shares import KNOWN_TOKENS, SharesFile
@@ -55,8 +56,8 @@ SHOWN = (*OPTIONAL, "topic_topic", "topic_topic_of_documents")
 COUNTS = ("selected_words", "document_pairs")
 #: Number of documents in a list.
 NUMBER = 10
-#: Maximum number of groups in a chart.
-MOST_GROUPS = 200
+#: Maximum number of values of a column in a chart, and of combinations of values of several columns.
+MOST_GROUPS, MOST_CELLS = 200, 1000
 
 _COUNT_FIRST = (
     "NPMI, coherence and perplexity require the corpus, once: run streaming-jsmf evaluate MODEL --corpus CORPUS, then "
@@ -148,6 +149,8 @@ class Contents:
     scatter: DocumentMap | None = None
     effects: Effects | None = None
     quality: Floats | None = None
+    #: Further columns besides that of ``groups``, and their combinations: groups within each value of the others.
+    views: tuple[tuple[Groups, ...], ...] = ()
 
 
 def read_contents(path: StorePath, words: int | None = None) -> Contents:
@@ -271,23 +274,39 @@ def document_lists(tables: Sequence[pa.Table]) -> DocumentLists:
     return DocumentLists(columns, tuple(lists))
 
 
-def groups_of(shares: SharesFile, by: str | None) -> Groups | None:
-    """Mean topic shares by a column, by default the year if a column contains times. Up to two passes.
+def cells_of(shares: SharesFile, by: str | Sequence[str] | None) -> Cells | None:
+    """Sums of topic shares by columns, by default the year if a column contains times. Up to two passes.
 
-    Raises ``InputError`` if there is no such column, or it has too many values.
+    Raises ``InputError`` if there is no such column, or there are too many values.
     """
-    column = _time_column(shares) if by is None else by
-    if column is None:
+    columns = _time_column(shares) if by is None else by
+    if columns is None:
         return None
-    groups = by_group(shares, column)
-    if len(groups.values) <= MOST_GROUPS:
-        return groups
-    if by is None:
-        return None
-    raise InputError(
-        f"column {groups.column!r} has {len(groups.values)} values; {option.by} takes one of at most {MOST_GROUPS}, "
-        "such as a year or a class"
-    )
+    cells = count_cells(shares, columns)
+    for place, column in enumerate(cells.columns):
+        if (values := len({cell[place] for cell in cells.sums})) > MOST_GROUPS:
+            if by is None:
+                return None
+            raise InputError(
+                f"column {column.name!r} has {values} values; {option.by} takes one of at most {MOST_GROUPS}, such as "
+                "a year or a class"
+            )
+    if len(cells.sums) > MOST_CELLS:
+        raise InputError(
+            f"the columns of {option.by} have {len(cells.sums):,} combinations of values; give columns with at most "
+            f"{MOST_CELLS:,}"
+        )
+    return cells
+
+
+def views_of(shares: SharesFile, by: str | Sequence[str] | None) -> list[tuple[Groups, ...]]:
+    """Mean topic shares by each of the columns, that of times first, and by all of them; as ``cells_of``."""
+    cells = cells_of(shares, by)
+    if cells is None:
+        return []
+    last = cells.time_last
+    views = [cells.groups([place]) for place in [*last[-1:], *last[:-1]]]
+    return [*views, cells.groups(last)] if len(last) > 1 else views
 
 
 def _time_column(shares: SharesFile) -> str | None:

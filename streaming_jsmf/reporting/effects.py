@@ -9,7 +9,17 @@ import numpy as np
 
 from streaming_jsmf.documents.effects import Effects
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.reporting.plots import COLORS, DASHES, LARGEST, NAME_LENGTH, _figure, _require_matplotlib
+from streaming_jsmf.reporting.figures import (
+    COLORS,
+    DASHES,
+    LARGEST,
+    axes_for,
+    label_ticks,
+    legend_beside,
+    plain,
+    set_title,
+    shortened,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +37,7 @@ def plot_effects(
     *,
     at: Mapping[str, Any] | None = None,
     ax: Axes | None = None,
-    figsize: tuple[float, float] = (8.0, 4.5),
+    figsize: tuple[float, float] | None = None,
     title: str | None = None,
 ) -> Figure:
     """Draw the coefficients of each topic with intervals of 95 %, or the expected shares over a covariate with bands.
@@ -40,29 +50,19 @@ def plot_effects(
     --------
     >>> plot_effects(model.effects("party * year"), "year", at={"party": ["left", "right"]})  # doctest: +SKIP
     """
-    _require_matplotlib()
-    if ax is None:
-        figure, ax = _figure(*figsize)
-    else:
-        figure = ax.figure  # type: ignore[assignment]
+    figure, [axes] = axes_for(ax, 1, figsize, (8.0, 4.5))
     if variable is None:
-        _coefficients(effects, ax)
+        _coefficients(effects, axes)
     else:
-        _curves(effects.predicted(variable, at), variable, ax)
-    if ax.get_legend_handles_labels()[1]:
-        ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    ax.set_title(_plain(effects.formula) if title is None else title)
+        _curves(effects.predicted(variable, at), variable, axes)
+    if axes.get_legend_handles_labels()[1]:
+        legend_beside(axes)
+    set_title(figure, [axes], title, plain(effects.formula))
     return figure
 
 
-def _plain(text: object) -> str:
-    """A text without mathematics of matplotlib."""
-    return str(text).replace("$", r"\$")
-
-
 def _name(topic: int, label: str) -> str:
-    short = label if len(label) <= NAME_LENGTH else f"{label[: NAME_LENGTH - 1]}…"
-    return _plain(f"{topic} {short}")
+    return f"{topic} {shortened(label)}"
 
 
 def _coefficients(effects: Effects, ax: Axes) -> None:
@@ -87,7 +87,7 @@ def _coefficients(effects: Effects, ax: Axes) -> None:
             color=COLORS[line % len(COLORS)],
             capsize=2,
             markersize=4,
-            label=_plain(effects.terms[term])[:NAME_LENGTH],
+            label=shortened(effects.terms[term]),
         )
     ax.axvline(0.0, color="#777777", lw=0.8)
     ax.set_yticks(
@@ -116,13 +116,13 @@ def _curves(predicted: pd.DataFrame, variable: str, ax: Axes) -> None:
                 places, share, [share - lower, upper - share], fmt="o", color=color, capsize=2, label=name
             )
     if not numbers:
-        ax.set_xticks(range(len(levels)), [_plain(level)[:NAME_LENGTH] for level in levels])
-    ax.set_xlabel(_plain(variable))
+        label_ticks(ax.xaxis, [shortened(str(level)) for level in levels])
+    ax.set_xlabel(plain(variable))
     ax.set_ylabel("expected share, %, with intervals of 95 %")
 
 
 def _lines(predicted: pd.DataFrame, others: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:
     """The rows of each topic and combination of other covariates, with their name."""
     for key, rows in predicted.groupby(["topic", *others], sort=True):
-        values = "".join(f", {_plain(value)}" for value in key[1:])
+        values = "".join(f", {plain(value)}" for value in key[1:])
         yield _name(int(key[0]), str(rows["label"].iloc[0])) + values, rows

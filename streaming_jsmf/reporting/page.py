@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.display import memory_text, percent, printable
 from streaming_jsmf.documents.effects import Effects
-from streaming_jsmf.documents.groups import NORMAL, SHARE, Groups
+from streaming_jsmf.documents.groups import FEW_NOTE, NORMAL, SHARE, Groups, are_times, short_text, values_of
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.choice import Choice, comparison_table
 from streaming_jsmf.linalg.typing import Floats
-from streaming_jsmf.reporting.contents import Contents, Levels, document_lists
+from streaming_jsmf.reporting.contents import MOST_GROUPS, Contents, Levels, document_lists
 from streaming_jsmf.reporting.document_map import SAMPLED, DocumentMap
 from streaming_jsmf.reporting.layout import (
     TopicMap,
@@ -87,6 +87,8 @@ def render(contents: Contents) -> str:
         },
         **_changes(contents),
         effect_rows=[] if contents.effects is None else [*_effect_rows(contents.effects)],
+        few=FEW_NOTE,
+        group_views=_group_views(contents),
         rows=sorted(contents.topics, key=lambda topic: -topic.share),
         map=topic_map,
         data=_page_data(contents, topic_map),
@@ -211,7 +213,8 @@ def _page_data(contents: Contents, topic_map: TopicMap) -> str:
             ],
         },
         "scatter": contents.scatter and _scatter(contents.scatter),
-        "groups": contents.groups and _groups(contents.groups),
+        "groups": contents.groups and _groups([contents.groups]),
+        "views": [*map(_groups, contents.views)],
         "levels": contents.levels and _levels(contents.levels),
     }
     text = json.dumps(_printable_values(values), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -269,15 +272,56 @@ def _scatter(drawn: DocumentMap) -> dict[str, Any]:
     }
 
 
-def _groups(groups: Groups) -> dict[str, Any]:
+def _groups(series: Sequence[Groups]) -> dict[str, Any]:
+    """Groups by a column; or by several, one after the other for each combination of values of the others."""
+    first, several = series[0], len(series[0].within) > 0
+    pairs = [(groups.outer, name) for groups in series for name in groups.names]
+    shares, errors = (
+        np.concatenate([getattr(groups, what) for groups in series]) for what in ("shares", "errors")
+    )
     return {
-        "column": groups.column,
-        "names": groups.names,
-        "documents": groups.documents.tolist(),
-        "drawn": len(groups.drawn.values),
-        "trend": _trend(groups.known) if groups.ordered else None,
-        "shares": packed_probabilities(groups.shares.ravel()),
-        "errors": packed_probabilities(np.nan_to_num(groups.errors).ravel()),
+        "column": first.columns,
+        "names": [f"{outer}, {name}" if several else name for outer, name in pairs],
+        # Labels are cut, and the first part is that which differs between neighbors.
+        "labels": [f"{name}, {outer}" for outer, name in pairs] if several else None,
+        "documents": np.concatenate([groups.documents for groups in series]).tolist(),
+        "drawn": len(pairs) if several else len(first.drawn.values),
+        "trend": _trend(first.known) if first.ordered and not several else None,
+        "lines": _lines(series) if several else None,
+        "few": np.concatenate([groups.is_few for groups in series]).tolist(),
+        "spreads": _rounded(np.concatenate([groups.spreads for groups in series])),
+        "shares": packed_probabilities(shares.ravel()),
+        "errors": packed_probabilities(np.nan_to_num(errors).ravel()),
+    }
+
+
+def _group_views(contents: Contents) -> list[dict[str, Any]]:
+    """Where the page shows each view of groups of documents, and whether some have few documents."""
+    views = [*([(contents.groups,)] if contents.groups else []), *contents.views]
+    return [
+        {
+            "id": f"groups-{place}" if place > 1 else "groups",
+            "column": series[0].columns,
+            "few": any(groups.is_few.any() for groups in series),
+            "heat": sum(len(groups.values) for groups in series) <= MOST_GROUPS,
+        }
+        for place, series in enumerate(views, 1)
+    ]
+
+
+def _lines(series: Sequence[Groups]) -> dict[str, Any] | None:
+    """The periods on the axis, and for each line its name, its first group, and the places of its groups' periods."""
+    periods = values_of([groups.known for groups in series])
+    if not are_times(periods):
+        return None
+    places = {value: place for place, value in enumerate(periods)}
+    starts = np.cumsum([0, *(len(groups.values) for groups in series)]).tolist()
+    return {
+        "periods": [short_text(value) for value in periods],
+        "of": [
+            {"name": groups.outer, "first": start, "places": [places[value] for value in groups.known.values]}
+            for groups, start in zip(series, starts, strict=False)
+        ],
     }
 
 

@@ -13,7 +13,7 @@ from streaming_jsmf.config import ReportRequest, takes
 from streaming_jsmf.documents.effects import effects
 from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.reporting.contents import documents_of, groups_of, outliers_of, read_contents, read_levels
+from streaming_jsmf.reporting.contents import documents_of, outliers_of, read_contents, read_levels, views_of
 from streaming_jsmf.reporting.document_map import map_documents
 from streaming_jsmf.reporting.page import render, require_report
 from streaming_jsmf.storage.paths import StorePath, is_free, require_suffix, store_path
@@ -115,11 +115,12 @@ def _page(model: StorePath, options: dict[str, Any]) -> str:
         contents = replace(contents, levels=read_levels(model, paths, own))
     if wanted.shares is not None:
         found = ModelShares.open(paths[own], wanted.shares)
-        groups, documents = groups_of(found.of_shown, wanted.by), documents_of(found.of_shown)
+        views, documents = views_of(found.of_shown, wanted.by), documents_of(found.of_shown)
         outliers = None if wanted.corpus is None else outliers_of(found, wanted.corpus)
         contents = replace(
             contents,
-            groups=groups,
+            groups=views[0][0] if views else None,
+            views=tuple(views[1:]),
             documents=documents,
             outliers=outliers,
             effects=None

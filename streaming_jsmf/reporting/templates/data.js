@@ -82,24 +82,25 @@ const together = data.together && {
   ratio: Float64Array.from(unpacked(data.together.ratio), (step) => 2 ** (step / STEPS - 16)),
 };
 
-const groups = data.groups && {
-  ...data.groups,
-  shares: probabilities(data.groups.shares),
-  errors: probabilities(data.groups.errors),
-};
+const withNumbers = (groups) => ({ ...groups, shares: probabilities(groups.shares), errors: probabilities(groups.errors) });
+
+/** Groups of documents by a column, and views by further columns, each of which is drawn alike. */
+const groups = data.groups && withNumbers(data.groups);
+const groupViews = [...(groups ? [groups] : []), ...data.views.map(withNumbers)];
 
 /** Mean share of a topic in a group and its standard error, which is null for a single document. */
-const meanOf = (topic, group) => ({
-  name: groups.names[group],
-  documents: groups.documents[group],
-  share: groups.shares[group * K + topic],
-  error: groups.documents[group] > 1 ? groups.errors[group * K + topic] : null,
+const meanOf = (topic, group, of = groups) => ({
+  name: of.names[group],
+  documents: of.documents[group],
+  few: of.few[group],
+  share: of.shares[group * K + topic],
+  error: of.documents[group] > 1 ? of.errors[group * K + topic] : null,
 });
 
-const meansOf = (topic) => groups.names.map((_, group) => meanOf(topic, group));
+const meansOf = (topic, of = groups) => of.names.map((_, group) => meanOf(topic, group, of));
 
 /** The means of all groups, or of the periods, without the group of documents that have no date. */
-const courseOf = (topic) => meansOf(topic).slice(0, groups.drawn);
+const courseOf = (topic, of = groups) => meansOf(topic, of).slice(0, of.drawn);
 
 /** A fraction as a percentage with two significant digits. */
 function percent(share) {

@@ -12,7 +12,7 @@ function start() {
     drawTogether(section);
   });
   registerView("words", drawWordView);
-  if (groups) registerView("groups", drawGroupView);
+  groupViews.forEach((of, place) => registerView(place ? `groups-${place + 1}` : "groups", (section) => drawGroupView(section, of)));
   registerView("documents", drawDocuments); // ignored if the page has none
   if (data.levels) registerView("levels", drawLevels);
   registerView("trust", () => {});
