@@ -357,7 +357,7 @@ def plot_quality(
     points = np.stack([coherence[drawn], exclusivity[drawn]], axis=1)
     areas = np.array([4000 * topic.share for topic in shown])
     figure, [axes] = axes_for(ax, 1, figsize, (8.0, 6.0))
-    axes.scatter(*points.T, areas, COLORS[0], alpha=0.35)
+    axes.scatter(points[:, 0], points[:, 1], areas, COLORS[0], alpha=0.35)
     axes.margins(0.12)
     axes.set_xlabel("semantic coherence: the words occur in the same documents")
     axes.set_ylabel("exclusivity: the words belong to one topic")
