@@ -279,7 +279,7 @@ def _write_names(figure: Any, axes: Axes, places: Sequence[tuple[float, float, s
 
 def _contents(model: AnyModel, words: int | None = None) -> Contents:
     _require_matplotlib()
-    return read_contents(model_path(model), words)
+    return read_contents(model_path(model), words, exclusive=False)
 
 
 def _require_matplotlib() -> None:
