@@ -223,8 +223,8 @@ def test_frex_words_of_a_model_are_those_of_all_its_topics(columns, monkeypatch)
     monkeypatch.setattr("streaming_jsmf.reporting.topics.FREX_BYTES", columns * 8 * len(B))
     whole = frex_words(B, 7)
     monkeypatch.setattr("streaming_jsmf.inference.words.FREQUENT", columns)
-    arrays = {"word_topic": B, "topic_probability": np.full(5, 0.2)}
-    words, exclusive = read_frex(shown_topics(Model(arrays, {}, {}, {})), top)
+    arrays = {"word_topic": B, "prominent_words": top, "topic_probability": np.full(5, 0.2)}
+    words, exclusive = read_frex(shown_topics(Model(arrays, {}, {}, {})), 7)
     np.testing.assert_array_equal(words, whole)
     np.testing.assert_allclose(exclusive, oracle.exclusivity(B, top), rtol=1e-12)
 

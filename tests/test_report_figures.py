@@ -35,6 +35,7 @@ from streaming_jsmf import (
 )
 from streaming_jsmf.documents import queries as documents
 from streaming_jsmf.interface.topic_model import TopicModel
+from streaming_jsmf.reporting.contents import read_contents
 from streaming_jsmf.reporting.layout import neighbors_kept, times_chance
 from streaming_jsmf.reporting.plots import COLORS
 from streaming_jsmf.topics.store import Model, read_model, write_model
@@ -208,6 +209,9 @@ def test_quality_is_exclusivity_against_coherence_with_names_that_do_not_overlap
         [metrics["coherence"]["mimno_2011"]["per_topic"], metrics["exclusivity"]["per_topic"]]
     )
     np.testing.assert_allclose(axes.collections[0].get_offsets(), expected.T)
+    np.testing.assert_allclose(
+        read_contents(model.path, 3).quality, expected, err_msg="also of shorter lists"
+    )
     model.label(2, "harbor").merge([1, 4])
     figure = model.plot_quality([2, 1, 5], figsize=(5, 4), title="mine")
     [axes] = figure.axes

@@ -153,12 +153,12 @@ class Contents:
     views: tuple[tuple[Groups, ...], ...] = ()
 
 
-def read_contents(path: StorePath, words: int | None = None) -> Contents:
+def read_contents(path: StorePath, words: int | None = None, *, exclusive: bool = True) -> Contents:
     """Read the contents of a report from a model of any engine, with its edits applied. No pass over documents.
 
     Metrics refer to the stored topics, including merged and hidden ones. ``words`` is the number of words of each
-    topic, by default 10. Raises ``InputError`` if there is no model or ``words`` is below 1; ``StoreError`` if the
-    model or its counts are damaged.
+    topic, by default 10; ``exclusive`` tells whether to find FREX words and exclusivity, which takes longer. Raises
+    ``InputError`` if there is no model or ``words`` is below 1; ``StoreError`` if the model or its counts are damaged.
     """
     count = require_word_count(words)
     shown = shown_topics(path, NEEDED, SHOWN)
@@ -167,10 +167,9 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
         listed = shown.listed_words(count)
         shares, vocabulary = model.arrays["topic_probability"], shown.words
         word_topic = read_word_topic(shown.panels(), listed, shares, vocabulary)
-        frex, exclusivity = read_frex(shown, listed)
-        if shown.edits != TopicEdits(shown.edits.n_topics):
-            stored = replace(shown, edits=TopicEdits(shown.edits.n_topics))
-            _, exclusivity = read_frex(stored, shown.stored.arrays["prominent_words"])
+        frex, exclusivity = read_frex(shown, listed.shape[1]) if exclusive else (None, None)
+        if exclusive and shown.edits.groups != TopicEdits(shown.edits.n_topics).groups:
+            _, exclusivity = read_frex(replace(shown, edits=TopicEdits(shown.edits.n_topics)), 1)
         metrics = metrics_of(shown.stored, counts, exclusivity)
     npmi = (metrics["npmi"] or {}).get("per_topic")
     topics = topics_of(
@@ -201,7 +200,7 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
 
 def _quality(shown: EditedTopics, metrics: Mapping[str, Any]) -> Floats | None:
     coherence = metrics["coherence"] and metrics["coherence"]["mimno_2011"]
-    if not coherence:
+    if not (coherence and metrics["exclusivity"]):
         return None
     found = [np.array(of["per_topic"]) for of in (coherence, metrics["exclusivity"])]
     return np.array([shown.rows(values, np.nan) for values in found])

@@ -86,7 +86,7 @@ def plot_map(
     --------
     >>> sj.TopicModel("model").plot_map(title="Debates")  # doctest: +SKIP
     """
-    contents = read_contents(model_path(model))
+    contents = read_contents(model_path(model), exclusive=False)
     chosen = _all_or(contents.topics, topics)
     shown = [contents.topics[place] for place in chosen]
     drawn = draw_map(contents.affinity, np.array([topic.share for topic in contents.topics]))
@@ -134,7 +134,7 @@ def plot_topics(
     topic; ``figsize`` and ``title`` are those of the figure. Raises ``InputError`` if a topic does not exist, ``words``
     is below 1, or matplotlib is missing.
     """
-    contents = read_contents(model_path(model), words)
+    contents = read_contents(model_path(model), words, exclusive=False)
     chosen = chosen_topics(contents.topics, topics)
     columns = min(len(chosen), 3)
     size = (3.6 * columns, (0.7 + 0.19 * words) * -(-len(chosen) // columns))
@@ -167,7 +167,7 @@ def plot_correlations(
     ``title`` are as in ``plot_map``. Raises ``InputError`` if the model has no correlations, a topic does not exist, or
     matplotlib is missing.
     """
-    contents = read_contents(model_path(model))
+    contents = read_contents(model_path(model), exclusive=False)
     if contents.topic_topic is None:
         raise InputError(f"{model}: this model has no correlations between topics; polish makes them")
     wanted = {*chosen_topics(contents.topics, topics, number=MOST_LABELS)}
@@ -244,7 +244,7 @@ def plot_over_time(
         raise InputError(
             f"{_named(model, shares)}: no column holds a year or a date of few enough years; name one by by="
         )
-    contents = read_contents(model_path(model))
+    contents = read_contents(model_path(model), exclusive=False)
     course = course_of(cells, contents.topics, topics)
     if title is None:
         by_groups = f", by {course.groups}" if course.groups else ""
@@ -282,7 +282,7 @@ def plot_documents(
     documents of which one of them is the largest topic are drawn. ``ax``, ``figsize`` and ``title`` are as in
     ``plot_map``. ``interactive`` returns a figure of plotly, which shows the excerpt of the document under the pointer.
     """
-    contents = read_contents(model_path(model))
+    contents = read_contents(model_path(model), exclusive=False)
     wanted = _all_or(contents.topics, topics)
     names = {contents.topics[place].number: topic_name(contents.topics[place]) for place in wanted}
     with _shares_of(model, shares) as found:

@@ -120,7 +120,7 @@ def read_topics(
     if probabilities:
         known, characteristic = read_listed(shown.panels(), listed, shown.model.arrays["topic_probability"])
     if exclusive:
-        frex, _ = read_frex(shown, listed)
+        frex, _ = read_frex(shown, listed.shape[1])
     return topics_of(shown, listed, known, characteristic, frex=frex)
 
 
@@ -209,7 +209,7 @@ def frame_of(
     ]
     columns = {"topic": shown.numbers, "share": shares, "label": shown.names, "words": pairs}
     if characteristic:
-        lists = {"characteristic": related, "frex": read_frex(shown, listed)[0]}
+        lists = {"characteristic": related, "frex": read_frex(shown, listed.shape[1])[0]}
         columns |= {name: [*map(list, shown.spelled(ids))] for name, ids in lists.items()}
     return pd.DataFrame(columns).sort_values("share", ascending=False, kind="stable", ignore_index=True)
 
@@ -292,18 +292,19 @@ def read_listed(
     return probabilities, leading.ids(listed.shape[1])
 
 
-def read_frex(shown: EditedTopics, listed: NDArray[np.int64]) -> tuple[Integers, Floats]:
-    """As many FREX words of each shown topic as it has words in ``listed`` (K', n), and its exclusivity, (K',).
+def read_frex(shown: EditedTopics, count: int) -> tuple[Integers, Floats]:
+    """The ``count`` FREX words of each shown topic, (K', count) ids or -1, and its exclusivity, (K',).
 
     Topics are exclusive compared with all stored ones, also those that are hidden. Reads ``word_topic`` twice, and once
     more for each ``FREX_BYTES``.
     """
+    top_words = shown.model.arrays["prominent_words"][:, :TOP_WORDS]
     totals = np.concatenate([np.maximum(panel, 0.0).sum(axis=1) for panel in shown.stored_panels()])
-    found, exclusive = np.empty_like(listed), np.empty(len(listed))
-    for some in slices(len(listed), max(1, FREX_BYTES // (8 * totals.size))):
+    found, exclusive = np.empty((len(top_words), count), np.int64), np.empty(len(top_words))
+    for some in slices(len(top_words), max(1, FREX_BYTES // (8 * totals.size))):
         columns = np.concatenate([panel[:, some] for panel in shown.panels()])
-        found[some] = frex_words(columns, listed.shape[1], totals)
-        exclusive[some] = exclusivity(columns, listed[some, :TOP_WORDS], totals)
+        found[some] = frex_words(columns, count, totals)
+        exclusive[some] = exclusivity(columns, top_words[some], totals)
     return found, exclusive
 
 
