@@ -11,6 +11,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,14 +21,18 @@ from unittest.mock import Mock, patch
 import fsspec
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from scipy.sparse import csr_array
 from upath import UPath
 
 import streaming_jsmf as sj
 from streaming_jsmf import ScanSettings, corpus_from_matrix, open_moments, scan
-from streaming_jsmf.corpus import footer, open_corpus
-from streaming_jsmf.corpus.units import list_units, read_block
+from streaming_jsmf.corpus import CorpusWriter, footer, open_corpus
+from streaming_jsmf.corpus.bags import Bags, Documents
+from streaming_jsmf.corpus.shards import ShardLimits
+from streaming_jsmf.corpus.units import iter_blocks, list_units, read_block
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.sources.listing import list_files
@@ -254,6 +259,27 @@ def remote(s3: str, counts: Any, tmp_path: Path) -> tuple[str, Path]:
     footer._hashes.clear()
     counts.clear()
     return place, tmp_path / "c"
+
+
+def test_a_corpus_is_opened_by_its_manifest_and_one_listing(s3: str, counts: Any) -> None:
+    found, bags = [], Bags.of_matrix(csr_array(np.eye(70, 9, dtype=np.int32)))
+    for n_shards in (1, 7):
+        place = f"{s3}/{uuid.uuid4().hex}"
+        with CorpusWriter(place, words(9), ShardLimits(documents_per_shard=70 // n_shards)) as writer:
+            writer.write(Documents(bags, pa.array(range(70))))
+            writer.commit()
+        counts.clear()
+        corpus = open_corpus(place)
+        assert len(corpus.shards) == n_shards
+        assert not [path for path in counts.paths if path.endswith(".parquet") and "/documents/" in path]
+        found.append(counts.requests)
+    assert found[0] == found[1] <= 7
+    # The listing tells the same state as a request for the status, so that a shard is hashed once.
+    units = [replace(unit, hashed=True) for unit in list_units(corpus)]
+    footer._hashes.clear()
+    for _ in iter_blocks(units, corpus.n_words):
+        pass
+    assert not footer._hashes
 
 
 def test_a_plain_shard_is_opened_in_three_requests_and_hashed_once(

@@ -28,7 +28,11 @@ Json = str | bool | int | float | None
 
 
 class ShardEntry(Strict):
-    """One Parquet file; ``name`` is a POSIX path relative to the corpus, ``tokens`` the sum of its counts."""
+    """One Parquet file; ``name`` is a POSIX path relative to the corpus, ``tokens`` the sum of its counts.
+
+    ``row_groups`` has the numbers of each ``footer.RowGroup``; without them, as in earlier corpora, they are in its
+    footer.
+    """
 
     name: RelativeName
     rows: PositiveInt
@@ -36,6 +40,7 @@ class ShardEntry(Strict):
     tokens: Number
     bytes: PositiveInt
     sha256: Sha256
+    row_groups: tuple[tuple[PositiveInt, PositiveInt], ...] | None = None
 
 
 class VocabularyEntry(Strict):
@@ -155,6 +160,12 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
         raise kind(f"{where}: {explain(error, Manifest)}") from error
     if len({shard.name for shard in manifest.shards}) < len(manifest.shards):
         raise StoreError(f"{where} names a shard twice; build the corpus again")
+    for shard in manifest.shards:
+        groups = shard.row_groups
+        if groups is not None and sum(rows for rows, _ in groups) != shard.rows:
+            raise StoreError(
+                f"{where}: the row groups of {shard.name} do not have its {shard.rows} rows; build the corpus again"
+            )
     sums = {
         "documents": sum(shard.rows for shard in manifest.shards),
         "nonzeros": sum(shard.nonzeros for shard in manifest.shards),

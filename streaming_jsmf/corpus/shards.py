@@ -93,6 +93,7 @@ class ShardWriter:
         self._pieces: list[Documents] = []
         self._pending = 0  # nonzeros in _pieces
         self._rows, self._nonzeros, self._tokens = 0, 0, 0.0  # of the current shard, _pieces included
+        self._row_groups = list[tuple[int, int]]()
 
     def write(self, documents: Documents) -> None:
         """Write checked documents (ids sorted, unique, below N; counts positive).
@@ -166,6 +167,8 @@ class ShardWriter:
             self._file = pq.ParquetWriter(path, self._schema, compression_level=levels, **_PARQUET)
         table = _table(self._pieces, self._schema)
         self._file.write_table(table, row_group_size=table.num_rows)
+        pairs = sum(int(np.maximum(piece.bags.lengths, 1).sum()) for piece in self._pieces)
+        self._row_groups.append((table.num_rows, pairs))
         self._pieces, self._pending = [], 0
 
     def _close_shard(self) -> None:
@@ -182,8 +185,10 @@ class ShardWriter:
                 tokens=as_number(self._tokens),
                 bytes=path.stat().st_size,
                 sha256=sha256_of(path),
+                row_groups=tuple(self._row_groups),
             )
         )
+        self._row_groups.clear()
         self._rows, self._nonzeros, self._tokens = 0, 0, 0.0
 
     def _name(self) -> str:
