@@ -158,6 +158,11 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
     except ValidationError as error:
         kind = InputError if is_unsafe(error) else StoreError
         raise kind(f"{where}: {explain(error, Manifest)}") from error
+    _require_consistent(manifest, where)
+    return manifest
+
+
+def _require_consistent(manifest: Manifest, where: str) -> None:
     if len({shard.name for shard in manifest.shards}) < len(manifest.shards):
         raise StoreError(f"{where} names a shard twice; build the corpus again")
     for shard in manifest.shards:
@@ -176,7 +181,6 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
             raise StoreError(
                 f"{where}: totals.{key} is {total} but the sum of its parts is {value}; build the corpus again"
             )
-    return manifest
 
 
 def losses(
