@@ -315,9 +315,9 @@ def _words_of_model(store: StorePath) -> GivenWords:
     return GivenWords(tuple(words), _phrases_in(attributes["provenance"].get("tokens")))
 
 
-def _without_notes(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Fields that determine what is read; notes name options in the words of the command line, or of Python."""
-    return {name: value for name, value in fields if name != "notes"}
+def _identifying(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Fields that determine what is read; notes are in the words of a command, and files are identified by state."""
+    return {name: value for name, value in fields if name not in ("notes", "files")}
 
 
 def _identity(ingest: Ingest, source: Location, files: dict[str, Any]) -> dict[str, Any]:
@@ -335,7 +335,7 @@ def _identity(ingest: Ingest, source: Location, files: dict[str, Any]) -> dict[s
         **files,
         **ingest.source.settings(),
         "source": digest_of(repr(ingest.source)),
-        "units": digest_of(json.dumps([asdict(unit, dict_factory=_without_notes) for unit in ingest.units])),
+        "units": digest_of(json.dumps([asdict(unit, dict_factory=_identifying) for unit in ingest.units])),
         "words": None if ingest.words is None else _digest(ingest.words),
         **curation_fields(ingest),
         "tokens_per_shard": ingest.tokens_per_shard,
