@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import threading
 import uuid
@@ -35,6 +36,7 @@ from streaming_jsmf.corpus.shards import ShardLimits
 from streaming_jsmf.corpus.units import iter_blocks, list_units, read_block
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.ingestion.in_memory import located
+from streaming_jsmf.ingestion.readers import text_files
 from streaming_jsmf.ingestion.sources.listing import list_files
 from streaming_jsmf.jobs import run as jobs_run
 from streaming_jsmf.jobs.checkpoints import Checkpoints
@@ -725,3 +727,27 @@ def test_an_ingest_on_s3_is_killed_and_resumes(scheduler: str, s3: str, texts: P
     found = open_corpus(f"{root}/out/c")
     assert found.fingerprint == open_corpus(texts / "corpus").fingerprint
     assert {name.split("/")[3] for name in files.find(f"{root}/out")} == {"c"}
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "txt"])
+def test_a_source_is_planned_from_one_listing_and_one_request_for_each_file(
+    s3: str, counts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(text_files, "UNIT_FILES", 9)
+    place, n = f"{s3}/{uuid.uuid4().hex}", 40
+    texts = [" ".join(words(30)[i % 7 :: 7] * 3) + f" own{i}" for i in range(n)]
+    for i, text in enumerate(texts):
+        local = tmp_path / f"{i}.{kind}"
+        if kind == "parquet":
+            pd.DataFrame({"text": [text]}).to_parquet(local)
+        else:
+            local.write_text(f"id,text\n{i},{text}\n" if kind == "csv" else text)
+        fsspec.filesystem("s3", use_listings_cache=False).put_file(str(local), f"{place}/{local.name}")
+    counts.clear()
+    ingested = sj.ingest(place, tmp_path / "c" / "remote", min_df=1, scheduler="synchronous")
+    # One to plan, then one for the status and one to read it.
+    assert counts["GET"] <= 2 * n + 5
+    assert counts["HEAD"] <= n + 5
+    assert counts["LIST"] <= 4, "tasks list nothing"
+    shutil.rmtree(tmp_path / "c")
+    assert sj.ingest(tmp_path, tmp_path.with_suffix(".c"), min_df=1).fingerprint == ingested.fingerprint

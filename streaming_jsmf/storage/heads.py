@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import io
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -22,11 +22,11 @@ HEAD, _HELD = 1 << 20, 64 << 20
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Is called with the number of files that have been looked at, and of all.
-Progress: TypeAlias = Callable[[int, int], None]
+#: Is called with the sizes of runs of files, and with how many of them have been looked at.
+Progress: TypeAlias = Callable[[Sequence[int], int], None]
 
 
-def silent(done: int, number: int) -> None:
+def silent(sizes: Sequence[int], done: int) -> None:
     """Report no progress."""
 
 
@@ -34,7 +34,7 @@ def silent(done: int, number: int) -> None:
 class Known:
     """Status of files behind URLs, first bytes of files, and what functions have found (``found_once``).
 
-    ``progress`` is told how many of the files have been looked at.
+    ``progress`` is told how many of the files have been divided.
     """
 
     progress: Progress
@@ -75,6 +75,12 @@ def planning(progress: Progress = silent) -> Iterator[None]:
 def known() -> Known | None:
     """What is known of files; None outside of ``planning``."""
     return _known.get()
+
+
+def progress() -> Progress:
+    """What is told about the progress of a plan."""
+    held = known()
+    return silent if held is None else held.progress
 
 
 def found_once(function: Callable[P, T]) -> Callable[P, T]:

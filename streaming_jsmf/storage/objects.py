@@ -18,7 +18,7 @@ from fsspec.spec import AbstractFileSystem
 from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, first_line, pass_on_machine
-from streaming_jsmf.storage.heads import HEAD, FromHead, SizedStream, known
+from streaming_jsmf.storage.heads import HEAD, FromHead, Progress, SizedStream, known, silent
 from streaming_jsmf.storage.local import local_name, require_regular
 
 #: Threads of ``in_threads``, which wait for I/O rather than compute, and those that look at the files of a source.
@@ -343,12 +343,15 @@ def in_threads(
         return list(pool.map(lambda context, item: context.run(function, item), contexts, items))
 
 
-def of_each_file(function: Callable[[Item], Result], files: Sequence[Item]) -> list[Result]:
-    """As ``in_threads``, for what is found out about the files of a source, with the progress of ``planning``."""
-    found, held = list[Result](), known()
-    step = max(SOURCE_THREADS, len(files) // _REPORTS)
-    for start in range(0, len(files), step):
-        found += in_threads(function, files[start : start + step], SOURCE_THREADS)
-        if held is not None:
-            held.progress(len(found), len(files))
+def of_each_file(
+    function: Callable[[Item], Result], files: Sequence[Item], progress: Progress = silent
+) -> list[Result]:
+    """As ``in_threads``, for what is found out about the files of a source."""
+    found, step = list[Result](), max(SOURCE_THREADS, len(files) // _REPORTS)
+    runs = [files[start : start + step] for start in range(0, len(files), step)]
+    sizes = [*map(len, runs)]
+    progress(sizes, 0)
+    for done, run in enumerate(runs, 1):
+        found += in_threads(function, run, SOURCE_THREADS)
+        progress(sizes, done)
     return found

@@ -24,7 +24,7 @@ from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
-from streaming_jsmf.storage.heads import HEAD
+from streaming_jsmf.storage.heads import HEAD, progress
 from streaming_jsmf.storage.objects import of_each_file
 
 if TYPE_CHECKING:  # numba takes .3 s to import
@@ -355,7 +355,7 @@ class Reader(ABC):
         """Return all units in corpus order. Raises InputError if there is nothing to read."""
         if not self.files:
             raise InputError("there are no files to read; give at least one")
-        units = [unit for parts in of_each_file(self._parts, self.files) for unit in parts]
+        units = [unit for parts in of_each_file(self._parts, self.files, progress()) for unit in parts]
         first = {note: unit.path for unit in reversed(units) for note in unit.notes}
         for note, path in reversed(first.items()):
             logger.warning("%s: %s", location(path), note)

@@ -104,6 +104,7 @@ def _codec(path: str, stream: Any) -> str:
     return next((codec for magic, codec in MAGIC.items() if start.startswith(magic)), "")
 
 
+@lru_cache(1 << 12)
 def file_name(path: str) -> Path:
     """Return the lower-case file name; in a chained URL, of ``first_link``."""
     return Path(first_link(path).lower())
