@@ -22,7 +22,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from streaming_jsmf.config import Curation, IngestRequest
-from streaming_jsmf.corpus import Corpus, curation, open_corpus, totals
+from streaming_jsmf.corpus import Corpus, curation, open_corpus, ranges, totals
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion import first_pass, job
@@ -309,7 +309,7 @@ def test_shuffled_shards_are_the_same_corpus(scheduler: Execution, tmp_path: Pat
 
 BOUNDS = (
     (totals, "MERGE_ROWS", 7),
-    (totals, "RANGE_BYTES", 300),
+    (ranges, "RANGE_BYTES", 300),
     (curation, "_SLACK", 0),
 )
 

@@ -638,7 +638,7 @@ def test_a_corpus_behind_a_url_has_the_bytes_of_a_local_one(
     memory: str, texts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = f"{memory}/c"
-    monkeypatch.setattr("streaming_jsmf.corpus.totals.RANGE_BYTES", 500)
+    monkeypatch.setattr("streaming_jsmf.corpus.ranges.RANGE_BYTES", 500)
     printed("ingest", texts / "in", target, *INGEST, "--scheduler", "threads", "--workers", "2")
     require_same_corpora(target, texts / "corpus")
     assert "intact" in invoked("ingest", texts / "in", target, *INGEST[:-1]).err

@@ -35,7 +35,7 @@ from streaming_jsmf.storage.tables import read_table, write_table
 TOKENS_PER_SHARD = 20_000_000
 
 #: Layout of a workspace, one of its arguments: unfinished work with another layout is refused.
-LAYOUT = {"layout": 9}
+LAYOUT = {"layout": 10}
 
 _COUNTS = "counts.arrow"
 

@@ -130,7 +130,7 @@ def count_job(
     needed = chosen + 3 * 8 * words["words"].size ** 2 + tall
     if topics is not None:
         # A model is shown without what reads texts.
-        from streaming_jsmf.ingestion.repeats import hash_values
+        from streaming_jsmf.corpus.hashes import hash_values
 
         arrays |= {
             "word_topic": topics.word_topic,

@@ -26,7 +26,6 @@ from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.corpus.format import is_corpus, open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, PHRASES, Json
 from streaming_jsmf.corpus.shards import LAYOUT, TOKENS_PER_SHARD
-from streaming_jsmf.corpus.totals import number_of_ranges
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, Option, StoreError, option
@@ -161,8 +160,7 @@ def plan_ingest(
         identity["spec"] = sha256_of(source.path)
     identity = _identity(ingest, source, identity)
     folder = replace(ingest.folder, arguments={**identity, **LAYOUT}, result=fingerprint(identity))
-    n_ranges = number_of_ranges(sum(unit.size for unit in units))
-    ingest = replace(ingest, folder=folder, ranges=n_ranges)
+    ingest = replace(ingest, folder=folder)
     marked = {} if request.made_for is None else {"made_for": request.made_for}
     return ingest, replace(origin, settings={**opened.settings(), **marked}, request=identity)
 

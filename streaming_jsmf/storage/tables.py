@@ -49,6 +49,26 @@ def write_pieces(path: Path, pieces: Iterable[tuple[Any, NDArray[Any]]], number:
     _write(path, schema, chain([] if first is None else [first], batches))
 
 
+def write_merged(path: Path, pieces: Iterable[tuple[Any, NDArray[Any]]], number: int) -> None:
+    """As ``write_pieces``, with one batch for each range, which has the rows of all pieces; one piece is in memory."""
+    beside = path.with_suffix(".pieces")
+    write_pieces(beside, pieces, number)
+    with opened(beside) as source:
+        file = pa.ipc.open_file(source)
+        _write(
+            path,
+            file.schema,
+            (_merged(file, range(i, file.num_record_batches, number)) for i in range(number)),
+        )
+    beside.unlink()
+
+
+def _merged(file: Any, numbers: Iterable[int]) -> Any:
+    batches = [checked(file.get_batch_with_custom_metadata(i)) for i in numbers]
+    # Empty tables have no batches.
+    return next(iter(pa.Table.from_batches(batches, file.schema).combine_chunks().to_batches()), batches[0])
+
+
 def _by_range(table: Any, ranges: NDArray[Any], number: int) -> Iterator[Any]:
     order = np.argsort(ranges, kind="stable")
     whole = table.take(pa.array(order)).combine_chunks()
