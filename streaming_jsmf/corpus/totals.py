@@ -31,7 +31,7 @@ from streaming_jsmf.storage.tables import (
 
 #: Memory of a word in a range, in bytes, and the largest number of ranges, all of which ``merged`` reads at once. There
 #: are ever fewer new words in further documents.
-WORD_BYTES, MOST_RANGES = 100, 256
+WORD_BYTES, MOST_RANGES = 200, 256
 
 #: Rows of all tables in memory during a merge.
 MERGE_ROWS = 1_000_000

@@ -46,8 +46,8 @@ _SPREAD, _LEFT_OUT, _GROUPS = "spread_", "left_out_", 1024
 #: File of the repeated documents of a range.
 _LISTED = "repeated.arrow"
 
-#: Memory of a key and of a listed document in a task, in bytes.
-KEY_BYTES, _ROW_BYTES = 128, 64
+#: Memory in bytes of a key in a task of a range, in one that spreads keys, and of a document that is left out.
+KEY_BYTES, _SPREAD_BYTES, _ROW_BYTES = 136, 240, 64
 _REPEATS = pa.schema([("piece", pa.int64()), ("ordinal", pa.int64()), ("step", pa.int8())])
 
 REPEATED_ID = "its document id is that of an earlier document of the file"
@@ -197,23 +197,31 @@ def _repeats(ingest: Ingest, executor: Executor, step: str) -> list[Record]:
     if number == 1:  # a job would take longer
         return [list_repeats(ingest, (step, 0, 1))]
     name, read = f"{_SPREAD}{step}", partial(_keys_by_range, ingest.context, step)
-    spread(ingest.folder, executor, name, documents, KEY_BYTES, number, read)
+    spread(ingest.folder, executor, name, documents, _SPREAD_BYTES, number, read)
     return ingest.run(executor, step, list_repeats, [(step, i, number) for i in range(number)], "ranges")
 
 
 def _keys_by_range(ingest: Ingest, step: str, some: slice, number: int) -> tuple[Any, NDArray[np.int64]]:
-    """The keys of some pieces, without those of documents that are left out already, and their ranges."""
+    pieces, keys = _keys_of(ingest, step, some)
+    return packed(keys).append_column("piece", pa.array(pieces)), ranges_of_hashes(keys["high"], number)
+
+
+def _keys_of(ingest: Ingest, step: str, some: slice = slice(None)) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Pieces and keys of the documents of some pieces, without those of documents that are left out already."""
     listed = files_of(ingest.root, "keys")
+    numbers = range(len(listed))[some]
 
     def read(piece: int) -> Any:
         stem, documents = listed[piece]
-        keys = _unpacked(read_table(ingest.root / f"{stem}{step}"), KEY)
+        keys = _unpacked(read_table(ingest.root / f"{stem}{step}"))
         if ingest.repeats:
             keys = keys[left_out(ingest, piece, documents)[keys["ordinal"]] == 0]
-        return packed(keys).append_column("piece", pa.array(np.full(len(keys), piece, np.int64)))
+        return keys
 
-    table = pa.concat_tables(in_threads(read, range(len(listed))[some]))
-    return table, ranges_of_hashes(_unpacked(table, KEY)["high"], number)
+    found = in_threads(read, numbers)
+    return np.repeat(np.array(numbers, np.int64), [*map(len, found)]), np.concatenate(
+        [*found, np.empty(0, KEY)]
+    )
 
 
 def list_repeats(ingest: Ingest, item: tuple[str, int, int]) -> Record:
@@ -224,13 +232,7 @@ def list_repeats(ingest: Ingest, item: tuple[str, int, int]) -> Record:
     their id are ignored. Memory: the keys of the range.
     """
     step, number, n_ranges = item
-    if n_ranges == 1:
-        table, _ = _keys_by_range(ingest, step, slice(None), 1)
-    else:
-        paths = [ingest.root / name for name in files_of(ingest.root, f"{_SPREAD}{step}")]
-        table = pa.concat_tables(in_threads(partial(read_range, number=number), paths))
-    pieces, keys = np.asarray(table.column("piece")), _unpacked(table, KEY)
-    del table
+    pieces, keys = _keys_of(ingest, step) if n_ranges == 1 else _range_of_keys(ingest, step, number)
     places = [pieces, keys["ordinal"]]
     if step == _IDS:
         of_units = np.searchsorted(files_of(ingest.root, "files"), keys["unit"], side="right")
@@ -252,6 +254,13 @@ def list_repeats(ingest: Ingest, item: tuple[str, int, int]) -> Record:
     columns = (pieces[bad], *(keys[name][bad] for name in ("ordinal", "unit", "row")))
     place = min(zip(*(column.tolist() for column in columns), strict=True), default=None)
     return {"repeated": int(bad.sum()), "replaced": int((~bad).sum()), "first": place, **files.record()}
+
+
+def _range_of_keys(ingest: Ingest, step: str, number: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Pieces and keys of the documents of a range, in order."""
+    paths = [ingest.root / name for name in files_of(ingest.root, f"{_SPREAD}{step}")]
+    table = pa.concat_tables(in_threads(partial(read_range, number=number), paths))
+    return np.asarray(table.column("piece")), _unpacked(table)
 
 
 def _has_passages(ingest: Ingest) -> bool:
@@ -287,7 +296,7 @@ def left_out(ingest: Ingest, piece: int, documents: int) -> NDArray[np.int8]:
     return steps
 
 
-def _unpacked(table: Any, dtype: Any) -> NDArray[Any]:
+def _unpacked(table: Any, dtype: Any = KEY) -> NDArray[Any]:
     keys = table.column("key").combine_chunks()
     return np.frombuffer(keys.buffers()[1] or b"", dtype)
 
@@ -303,7 +312,11 @@ def equal_keys(keys: NDArray[Any], *places: Any) -> tuple[NDArray[np.int64], NDA
     high, low = keys["high"], keys["low"]
     # Nearly all keys are distinct, and equal ones have equal first halves.
     ordered = np.sort(high)
-    shared = np.flatnonzero(np.isin(high, ordered[1:][ordered[1:] == ordered[:-1]]))
+    several = ordered[1:][ordered[1:] == ordered[:-1]]
+    del ordered
+    if not several.size:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    shared = np.flatnonzero(several.take(np.searchsorted(several, high), mode="clip") == high)
     found = shared[np.lexsort([each[shared] for each in (*reversed(places), low, high)])]
     starts = np.ones(len(found), bool)
     starts[1:] = (high[found[1:]] != high[found[:-1]]) | (low[found[1:]] != low[found[:-1]])
@@ -322,7 +335,7 @@ def add_results(ingest: Ingest, piece: Piece, entries: NDArray[Any], steps: NDAr
     """Add the steps that left documents of a piece out, and the hashes of their words, to their entries."""
     entries["step"], entries["place"] = steps, np.arange(piece.documents)
     if ingest.curation.duplicates == "drop":
-        keys = _unpacked(read_table(ingest.root / piece.file(_CONTENTS)), KEY)
+        keys = _unpacked(read_table(ingest.root / piece.file(_CONTENTS)))
         entries["words"][keys["ordinal"]] = np.stack([keys["high"], keys["low"]], axis=1)
 
 

@@ -43,10 +43,12 @@ def write_ranges(path: Path, table: Any, ranges: NDArray[Any], number: int) -> N
 
 def write_pieces(path: Path, pieces: Iterable[tuple[Any, NDArray[Any]]], number: int) -> None:
     """Write tables with equal columns, each with the ranges of its rows, one after the other as ``write_ranges``."""
-    batches = (batch for table, ranges in pieces for batch in _by_range(table, ranges, number))
+    batches = _batches_of(pieces, number)
     first = next(batches, None)
     schema = pa.schema([]) if first is None else first.schema
-    _write(path, schema, chain([] if first is None else [first], batches))
+    batches = chain([] if first is None else [first], batches)
+    del first
+    _write(path, schema, batches)
 
 
 def write_merged(path: Path, pieces: Iterable[tuple[Any, NDArray[Any]]], number: int) -> None:
@@ -69,6 +71,12 @@ def _merged(file: Any, numbers: Iterable[int]) -> Any:
     return next(iter(pa.Table.from_batches(batches, file.schema).combine_chunks().to_batches()), batches[0])
 
 
+def _batches_of(pieces: Iterable[tuple[Any, NDArray[Any]]], number: int) -> Iterator[Any]:
+    for table, ranges in pieces:
+        yield from _by_range(table, ranges, number)
+        del table, ranges  # before the next piece is read
+
+
 def _by_range(table: Any, ranges: NDArray[Any], number: int) -> Iterator[Any]:
     order = np.argsort(ranges, kind="stable")
     whole = table.take(pa.array(order)).combine_chunks()
@@ -84,6 +92,7 @@ def _write(sink: Any, schema: Any, batches: Iterable[Any]) -> None:
     with pa.ipc.new_file(str(sink) if isinstance(sink, Path) else sink, schema) as writer:
         for batch in batches:
             write_checked(writer, batch)
+            del batch  # it may be a view of all of its piece
 
 
 def write_checked(writer: Any, batch: Any) -> None:
