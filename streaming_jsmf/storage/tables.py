@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from io import BufferedReader
 from itertools import chain, pairwise
 from pathlib import Path
@@ -15,11 +16,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streaming_jsmf.errors import StoreError, pass_on_machine
-from streaming_jsmf.storage.objects import Ranges
+from streaming_jsmf.storage.objects import Ranges, asked
 from streaming_jsmf.storage.paths import StorePath, file_size, read_bytes, write_bytes
 
-#: Bytes of a request for a part of an object; larger parts are read whole.
-_READ_BYTES = 1 << 20
+#: Bytes of a request for an object, and for one of its parts; larger ones are read whole.
+_READ_BYTES, _PART_BYTES = 1 << 20, 1 << 18
 
 #: Metadata of a batch with its checksum, which Arrow does not have.
 _CHECKSUM = b"crc32"
@@ -126,7 +127,7 @@ def read_table(path: StorePath) -> Any:
 
 def read_range(path: StorePath, number: int, of: int | None = None) -> Any:
     """Read one batch of a table, or that of each piece of ``write_pieces`` with so many ranges; as ``read_table``."""
-    with own_file(path), opened(path) as source:
+    with own_file(path), opened(path, parts=True) as source:
         file = pa.ipc.open_file(source)
         numbers = [number] if of is None else range(number, file.num_record_batches, of)
         return pa.Table.from_batches(
@@ -142,14 +143,31 @@ def table_batches(path: StorePath) -> Iterator[Any]:
 
 
 @contextmanager
-def opened(path: StorePath) -> Iterator[Any]:
-    """Open a file for Arrow. It is not mapped: pages of the whole file would count as memory of the process."""
+def opened(path: StorePath, *, parts: bool = False) -> Iterator[Any]:
+    """Open a file for Arrow. It is not mapped: pages of the whole file would count as memory of the process.
+
+    Of an object, ``parts`` take one request each, after one for the end with their places.
+    """
     if isinstance(path, Path):
         with pa.OSFile(str(path)) as file:
             yield file
     else:
-        with BufferedReader(Ranges(path, file_size(path)), _READ_BYTES) as stream:
+        raw = _WithEnd(path, file_size(path)) if parts else Ranges(path, file_size(path))
+        with BufferedReader(raw, _PART_BYTES if parts else _READ_BYTES) as stream:
             yield pa.PythonFile(stream, "r")
+
+
+class _WithEnd(Ranges):
+    """An object whose end is requested once."""
+
+    @cached_property
+    def _end(self) -> tuple[int, bytes]:
+        start = max(0, self._size - _PART_BYTES)
+        return start, bytes(asked("cat_file", self._path, start=start, end=self._size))
+
+    def read_at(self, size: int) -> bytes:
+        start, end = self._end
+        return end[self.position - start :][:size] if self.position >= start else super().read_at(size)
 
 
 @contextmanager
