@@ -56,8 +56,11 @@ class Counts(Counter[str]):
 
 
 @contextmanager
-def counting_server() -> Iterator[Counts]:
-    """Start moto's server with an empty bucket, and yield its counts; s3fs finds it through the environment."""
+def counting_server(wait: Callable[[], object] = lambda: None) -> Iterator[Counts]:
+    """Start moto's server with an empty bucket, and yield its counts; s3fs finds it through the environment.
+
+    ``wait`` is called before each answer.
+    """
     app, counts, lock = DomainDispatcherApplication(create_backend_app), Counts(), threading.Lock()
 
     def counted(environ: dict[str, Any], respond: Callable[..., Any]) -> Iterable[bytes]:
@@ -77,6 +80,7 @@ def counting_server() -> Iterator[Counts]:
                 counts.paths[path] += 1
             return respond(status, headers, *rest)
 
+        wait()
         return app(environ, start)  # type: ignore[no-any-return]
 
     class Silent(WSGIRequestHandler):
