@@ -37,13 +37,8 @@ def write_table(path: StorePath, table: Any, rows: int | None = None) -> None:
     write_bytes(path, sink.getvalue().to_pybytes())
 
 
-def write_ranges(path: Path, table: Any, ranges: NDArray[Any], number: int) -> None:
-    """Write the rows of a table by range, in their order, as one batch for each of a ``number`` of ranges."""
-    write_pieces(path, [(table, ranges)], number)
-
-
 def write_pieces(path: Path, pieces: Iterable[tuple[Any, NDArray[Any]]], number: int) -> None:
-    """Write tables with equal columns, each with the ranges of its rows, one after the other as ``write_ranges``."""
+    """Write the rows of tables with equal columns by range, in their order: of each table, one batch for each range."""
     batches = _batches_of(pieces, number)
     first = next(batches, None)
     schema = pa.schema([]) if first is None else first.schema
@@ -58,11 +53,8 @@ def write_merged(path: Path, pieces: Iterable[tuple[Any, NDArray[Any]]], number:
     write_pieces(beside, pieces, number)
     with opened(beside) as source:
         file = pa.ipc.open_file(source)
-        _write(
-            path,
-            file.schema,
-            (_merged(file, range(i, file.num_record_batches, number)) for i in range(number)),
-        )
+        numbers = [range(i, file.num_record_batches, number) for i in range(number)]
+        _write(path, file.schema, (_merged(file, each) for each in numbers))
     beside.unlink()
 
 
