@@ -2,33 +2,34 @@
 
     python -m benchmarks.ingest_planning [--files 250 --files 1000] [--kind csv] [--latency 30] [--tree CHECKOUT]
 
-The files, of 20 texts each, are in a folder (``--latency 0``) or in a bucket of moto's server in this process, which
-answers each request after so many milliseconds. The ingest runs in a process of its own, to the start of the pass that
-reads the source, and with ``--whole`` to its end. With ``--tree``, another version of the package does the same, in
-turns.
+The files, of 20 texts each, are in a folder (``--latency 0``) or in a bucket of a small server in another process,
+which answers each request after so many milliseconds and counts it. The ingest runs in a process of its own, to the
+start of the pass that reads the source, and with ``--whole`` to its end. With ``--tree``, another version of the package
+does the same, in turns.
 """
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.request import urlopen
 
 import click
-import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-
-from benchmarks.s3_requests import BUCKET, Counts, counting_server
 
 #: Runs in the tree that is measured.
 INGEST = """
@@ -59,6 +60,8 @@ report()
 """
 
 KINDS = ("csv", "parquet", "text-files")
+REQUESTS = ("LIST", "HEAD", "GET")
+_DATE = "Thu, 01 Jan 2026 00:00:00 GMT"
 
 
 def content(kind: str, number: int) -> bytes:
@@ -75,20 +78,97 @@ def content(kind: str, number: int) -> bytes:
     return sink.getvalue()
 
 
-@contextmanager
-def written(kind: str, n_files: int, folder: Path, counts: Counts | None) -> Iterator[str]:
-    """Write the files to a folder, or to the bucket, and yield their place."""
-    suffix = "txt" if kind == "text-files" else kind
-    name = f"{kind}-{n_files}"
-    place = folder / name
-    place.mkdir()
+def written(kind: str, n_files: int, folder: Path) -> str:
+    """Write the files to a folder, and return its name."""
+    suffix, name = "txt" if kind == "text-files" else kind, f"{kind}-{n_files}"
+    (folder / name).mkdir()
     for number in range(n_files):
-        (place / f"{number:06d}.{suffix}").write_bytes(content(kind, number))
-    if counts is None:
-        yield str(place)
-        return
-    fsspec.filesystem("s3", use_listings_cache=False).put(f"{place}/", f"{BUCKET}/{name}/", recursive=True)
-    yield f"s3://{BUCKET}/{name}"
+        (folder / name / f"{number:06d}.{suffix}").write_bytes(content(kind, number))
+    return name
+
+
+class Bucket(asyncio.Protocol):
+    """A connection to a server of the folders of files in ``root``, as prefixes of a bucket: what reading takes."""
+
+    def __init__(self, root: Path, latency: float, counts: Counter[str]) -> None:
+        self._root, self._latency, self._counts = root, latency, counts
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:  # requests have no body, and come one at a time
+        method, target, headers = re.match(rb"(\w+) (\S+) [^\n]*(.*)", data, re.DOTALL).groups()  # type: ignore[union-attr]
+        url = urlsplit(target.decode())
+        if url.path == "/counts":
+            answer = self._answer("200 OK", json.dumps(self._counts).encode())
+            self._counts.clear()
+            self._transport.write(answer)
+            return
+        key, asked = unquote(url.path).strip("/").partition("/")[2], dict(parse_qsl(url.query))
+        self._counts["LIST" if not key else method.decode()] += 1
+        answer = self._file(key, headers, with_data=method == b"GET") if key else self._listing(asked)
+        asyncio.get_running_loop().call_later(self._latency, self._transport.write, answer)
+
+    def _answer(self, status: str, data: bytes, more: str = "", size: int | None = None) -> bytes:
+        length = len(data) if size is None else size
+        return f"HTTP/1.1 {status}\r\nContent-Length: {length}\r\n{more}\r\n".encode() + data
+
+    def _file(self, key: str, headers: bytes, *, with_data: bool) -> bytes:
+        path = self._root / key
+        if not path.is_file():
+            return self._answer("404 Not Found", b"")
+        data = path.read_bytes()
+        state = f'ETag: "{len(data)}"\r\nLast-Modified: {_DATE}\r\nAccept-Ranges: bytes\r\n'
+        if not with_data:
+            return self._answer("200 OK", b"", state, len(data))
+        if asked := re.search(rb"(?i)range: bytes=(\d+)-(\d+)", headers):
+            first, last = int(asked[1]), min(int(asked[2]), len(data) - 1)
+            state += f"Content-Range: bytes {first}-{last}/{len(data)}\r\n"
+            return self._answer("206 Partial Content", data[first : last + 1], state)
+        return self._answer("200 OK", data, state)
+
+    def _listing(self, asked: Mapping[str, str]) -> bytes:
+        prefix = asked.get("prefix", "")
+        folder = self._root / prefix
+        files = sorted(folder.iterdir()) if prefix.endswith("/") and folder.is_dir() else []
+        keys = "".join(
+            f"<Contents><Key>{prefix}{file.name}</Key><LastModified>2026-01-01T00:00:00Z</LastModified>"
+            f"<ETag>&quot;{size}&quot;</ETag><Size>{size}</Size></Contents>"
+            for file, size in ((file, file.stat().st_size) for file in files)
+        )
+        listed = f"<ListBucketResult><IsTruncated>false</IsTruncated>{keys}</ListBucketResult>"
+        return self._answer("200 OK", listed.encode(), "Content-Type: application/xml\r\n")
+
+
+def serve(folder: str, latency: float) -> None:
+    """Serve a folder until the process is ended; prints the port."""
+
+    async def run() -> None:
+        counts, loop = Counter[str](), asyncio.get_running_loop()
+        server = await loop.create_server(lambda: Bucket(Path(folder), latency, counts), "127.0.0.1", 0)
+        print(server.sockets[0].getsockname()[1], flush=True)
+        await server.serve_forever()
+
+    asyncio.run(run())
+
+
+@contextmanager
+def serving(folder: Path, latency: float) -> Iterator[str]:
+    """The address of a server of a folder, which s3fs finds through the environment."""
+    code = f"from benchmarks.ingest_planning import serve; serve({str(folder)!r}, {latency})"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = f"http://127.0.0.1:{int(process.stdout.readline())}"
+        keys = {
+            "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "testing",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+        os.environ |= {**keys, "AWS_ENDPOINT_URL": address}
+        try:
+            yield address
+        finally:
+            process.terminate()
 
 
 def measured(tree: Path, source: str, kind: str, *, whole: bool) -> dict[str, Any]:
@@ -104,11 +184,13 @@ def measured(tree: Path, source: str, kind: str, *, whole: bool) -> dict[str, An
     return found
 
 
-def row(which: str, kind: str, n_files: int, found: dict[str, Any], counts: Counts | None) -> str:
+def row(
+    which: str, kind: str, n_files: int, found: Mapping[str, Any], counts: Mapping[str, int] | None
+) -> str:
     """A line of the table."""
-    requests = [f"{counts[name] / n_files:9.2f}" for name in ("LIST", "HEAD", "GET")] if counts else []
+    requests = [f"{counts.get(name, 0) / n_files:9.3f}" for name in REQUESTS] if counts is not None else []
     numbers = (f"{found['wall']:8.1f}", f"{found['cpu']:8.1f}", f"{1000 * found['cpu'] / n_files:8.2f}")
-    return " ".join([f"{which:6s} {kind:10s} {n_files:8,d}", *numbers, f"{found['peak']:8,d}", *requests])
+    return " ".join([f"{which:6s} {kind:10s} {n_files:8,d}", *numbers, f"{found['peak']:9,d}", *requests])
 
 
 @click.command(help=(__doc__ or "").split("\n\n", maxsplit=1)[0])
@@ -117,28 +199,27 @@ def row(which: str, kind: str, n_files: int, found: dict[str, Any], counts: Coun
 @click.option("--latency", default=30.0, help="Milliseconds of each request; 0 reads a local folder.")
 @click.option("--whole", is_flag=True, help="Measure the whole ingest.")
 @click.option("--tree", type=click.Path(path_type=Path, exists=True), help="Checkout of another version.")
-def main(
-    files: tuple[int, ...], kinds: tuple[str, ...], latency: float, whole: bool, tree: Path | None
-) -> None:
-    trees = {"this": Path(__file__).resolve().parents[1]}
-    if tree is not None:
-        trees["other"] = tree.resolve()
-    print(
-        "tree   kind          files   wall s    CPU s ms/file  peak MiB"
-        + "     LIST      HEAD       GET" * (latency > 0)
+def main(files: Sequence[int], kinds: Sequence[str], latency: float, whole: bool, tree: Path | None) -> None:
+    trees = {"this": Path(__file__).resolve().parents[1]} | (
+        {} if tree is None else {"other": tree.resolve()}
     )
-    server = counting_server(lambda: time.sleep(latency / 1000)) if latency else nullcontext()
-    with tempfile.TemporaryDirectory() as folder, server as counts:
+    print(
+        "tree   kind          files   wall s    CPU s  ms/file  peak MiB",
+        *(f"{name:>9s}" for name in REQUESTS),
+    )
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        folder = Path(name)
+        address = stack.enter_context(serving(folder, latency / 1000)) if latency else None
         for kind in kinds:
             for n_files in files:
-                with written(kind, n_files, Path(folder), counts) as source:
-                    for which, path in trees.items():
-                        if counts is not None:
-                            counts.clear()
-                        print(
-                            row(which, kind, n_files, measured(path, source, kind, whole=whole), counts),
-                            flush=True,
-                        )
+                place = written(kind, n_files, folder)
+                source = str(folder / place) if address is None else f"s3://bucket/{place}"
+                for which, path in trees.items():
+                    found, counts = measured(path, source, kind, whole=whole), None
+                    if address is not None:
+                        with urlopen(f"{address}/counts") as answer:
+                            counts = json.load(answer)
+                    print(row(which, kind, n_files, found, counts), flush=True)
 
 
 if __name__ == "__main__":

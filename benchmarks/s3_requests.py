@@ -56,11 +56,8 @@ class Counts(Counter[str]):
 
 
 @contextmanager
-def counting_server(wait: Callable[[], object] = lambda: None) -> Iterator[Counts]:
-    """Start moto's server with an empty bucket, and yield its counts; s3fs finds it through the environment.
-
-    ``wait`` is called before each answer.
-    """
+def counting_server() -> Iterator[Counts]:
+    """Start moto's server with an empty bucket, and yield its counts; s3fs finds it through the environment."""
     app, counts, lock = DomainDispatcherApplication(create_backend_app), Counts(), threading.Lock()
 
     def counted(environ: dict[str, Any], respond: Callable[..., Any]) -> Iterable[bytes]:
@@ -80,7 +77,6 @@ def counting_server(wait: Callable[[], object] = lambda: None) -> Iterator[Count
                 counts.paths[path] += 1
             return respond(status, headers, *rest)
 
-        wait()
         return app(environ, start)  # type: ignore[no-any-return]
 
     class Silent(WSGIRequestHandler):

@@ -25,7 +25,7 @@ from streaming_jsmf.config import Curation, IngestRequest
 from streaming_jsmf.corpus import Corpus, curation, open_corpus, ranges, totals
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion import first_pass, job, repeats
+from streaming_jsmf.ingestion import first_pass, job, repeats, steps
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.readers.record_files import TextSource
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
@@ -357,6 +357,13 @@ def test_no_number_of_ranges_changes_a_byte(
         monkeypatch.setattr(module, name, value)
     make(source, tmp_path / "several", *given, **more)
     assert file_bytes(tmp_path / "single") == file_bytes(tmp_path / "several")
+
+
+def test_the_memory_of_a_range_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = write_sample(tmp_path / "in", sample(30), "a")
+    monkeypatch.setattr(steps, "RANGE_BYTES", 5 << 30)
+    with pytest.raises(InputError, match=r"the ingest needs about 5\.\d+ GiB and memory allows 4\.00 GiB"):
+        make(source, tmp_path / "out", scheduler=Execution("synchronous", memory=4 << 30))
 
 
 def test_small_tasks_change_no_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
