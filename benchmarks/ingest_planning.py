@@ -4,7 +4,7 @@
 
 The files, of 20 texts each, are in a folder (``--latency 0``) or in a bucket of a small server in another process,
 which answers each request after so many milliseconds and counts it. The ingest runs in a process of its own, to the
-start of the pass that reads the source, and with ``--whole`` to its end. With ``--tree``, another version of the package
+start of the pass that reads the source, and with ``--whole`` to its end. With ``--tree``, another version of it
 does the same, in turns.
 """
 

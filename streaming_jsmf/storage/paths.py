@@ -271,7 +271,7 @@ def file_states(directory: AnyPath) -> dict[str, State]:
     if folder is not None:
         found = {name: status(folder / name) for name in names_in(folder)}
         return {
-            name: (each.st_size, each.st_mtime_ns)
+            name: (each.st_size, each.st_mtime_ns) if stat.S_ISREG(each.st_mode) else None
             for name, each in found.items()
             if each is not None and not stat.S_ISDIR(each.st_mode)
         }
