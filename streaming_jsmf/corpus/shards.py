@@ -21,8 +21,7 @@ from streaming_jsmf.corpus.bags import BATCH_NONZEROS, Bags, Documents
 from streaming_jsmf.corpus.format import DOCUMENTS
 from streaming_jsmf.corpus.manifest import ShardEntry, as_number
 from streaming_jsmf.corpus.metadata import OWN_COLUMNS
-from streaming_jsmf.corpus.totals import COUNTS
-from streaming_jsmf.corpus.vocabulary import WordCounts, used_counts
+from streaming_jsmf.corpus.vocabulary import COUNTS, WordCounts, used_counts
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.workspace import TaskFiles

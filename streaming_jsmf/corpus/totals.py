@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.hashes import hash_values
 from streaming_jsmf.corpus.ranges import files_of, list_files, number_of_ranges, ranges_of_hashes, spread
-from streaming_jsmf.corpus.vocabulary import WordCounts
+from streaming_jsmf.corpus.vocabulary import COUNTS, WordCounts
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.run import map_job, run_job
@@ -35,8 +35,6 @@ WORD_BYTES, MOST_RANGES = 200, 256
 
 #: Rows of all tables in memory during a merge.
 MERGE_ROWS = 1_000_000
-
-COUNTS = ("document_frequency", "term_count")
 
 #: What is summed by each key: the columns of the key, in the order of the sums, and those of the counts.
 _COLUMNS = {"word": (("word",), COUNTS), "form": (("word", "form"), ("count",))}
