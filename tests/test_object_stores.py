@@ -52,6 +52,7 @@ from streaming_jsmf.storage.paths import (
     state_of,
     store_path,
 )
+from streaming_jsmf.storage.tables import read_range, write_merged
 from streaming_jsmf.topics.store import open_model, read_model
 from tests.corpora import Planted, planted, with_more, words, write_corpus
 from tests.outcomes import described, invoked, printed, refused
@@ -751,3 +752,16 @@ def test_a_source_is_planned_from_one_listing_and_one_request_for_each_file(
     assert counts["LIST"] <= 4, "tasks list nothing"
     shutil.rmtree(tmp_path / "c")
     assert sj.ingest(tmp_path, tmp_path.with_suffix(".c"), min_df=1).fingerprint == ingested.fingerprint
+
+
+def test_a_range_of_an_object_takes_two_requests(s3: str, counts: Any, tmp_path: Path) -> None:
+    """One for its end, where the places of the ranges are."""
+    numbers = np.arange(200_000)
+    write_merged(tmp_path / "rows", [(pa.table({"n": numbers}), numbers // 100)], 2000)
+    url = f"{s3}/{uuid.uuid4().hex}"
+    fsspec.filesystem("s3", use_listings_cache=False).put_file(str(tmp_path / "rows"), url)
+    path = store_path(url)
+    counts.clear()
+    found = read_range(path, 77)
+    assert found.column("n").to_pylist() == [*range(7700, 7800)]
+    assert (counts["GET"], counts["HEAD"], counts["LIST"]) == (2, 1, 0)
