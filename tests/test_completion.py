@@ -20,13 +20,13 @@ from scipy.sparse import csr_array
 from streaming_jsmf import infer
 from streaming_jsmf.config import InferSettings, ScanSettings, StodSettings
 from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.corpus.hashes import hash_values
 from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.evaluation.counts import counts_of
 from streaming_jsmf.evaluation.evaluate import EvaluationRequest, evaluate
 from streaming_jsmf.evaluation.word_counts import CountReduction
 from streaming_jsmf.inference.cvb0 import BLOCK_DOCUMENTS, SMOOTHING, DocumentTopics, document_topics
 from streaming_jsmf.inference.perplexity import Completer, Completion, observed_half
-from streaming_jsmf.ingestion.repeats import hash_values
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.events import Event, StageStarted
 from streaming_jsmf.jobs.execution import Execution

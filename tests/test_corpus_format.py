@@ -19,6 +19,7 @@ from streaming_jsmf.corpus import Corpus, CorpusWriter, open_corpus
 from streaming_jsmf.corpus.bags import Bags, Documents
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits
+from streaming_jsmf.corpus.units import list_units
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.interface.describe import describe
 from tests.corpora import iter_documents
@@ -300,8 +301,37 @@ def test_damaged_shard_is_named(tmp_path, damage, message):
     write(tmp_path / "c", documents_per_shard=2)
     damage(tmp_path / "c" / "documents" / "part-00001.parquet")
     with pytest.raises(StoreError, match=message) as caught:
-        open_corpus(tmp_path / "c")
+        bags_of(open_corpus(tmp_path / "c"))
     assert caught.value.exit_code == 3
+
+
+def test_a_manifest_without_row_groups_is_opened_by_the_footers(tmp_path):
+    """As corpora of version 0.1 have them."""
+    made = write(tmp_path / "c", documents_per_shard=3, nonzeros_per_row_group=2)
+    path = tmp_path / "c" / "manifest.json"
+    manifest = {**json.loads(path.read_bytes())}
+    assert [len(shard.pop("row_groups")) for shard in manifest["shards"]] == [2, 2]
+    del manifest["sha256"]
+    path.write_text(json.dumps(manifest))
+    assert (found := open_corpus(tmp_path / "c")) == made
+    assert list_units(found) == list_units(made)
+    assert [shard.row_groups for shard in found.shards] == [shard.row_groups for shard in made.shards]
+    scramble_footer(tmp_path / "c" / "documents" / "part-00001.parquet")
+    with pytest.raises(StoreError, match=r"part-00001\.parquet cannot be read as Parquet"):
+        open_corpus(tmp_path / "c")
+
+
+def test_row_groups_without_all_rows_are_refused(tmp_path):
+    write(tmp_path / "c")
+    path = tmp_path / "c" / "manifest.json"
+    manifest = {**json.loads(path.read_bytes())}
+    manifest["shards"][0]["row_groups"] = [[4, 9]]
+    del manifest["sha256"]
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(
+        StoreError, match=r"the row groups of documents/part-00000\.parquet do not have its 5 rows"
+    ):
+        open_corpus(tmp_path / "c")
 
 
 def test_damaged_page_is_noticed(tmp_path):

@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 
 import streaming_jsmf as sj
 from streaming_jsmf.config import Curation, IngestRequest
-from streaming_jsmf.corpus import Corpus, curation, open_corpus, totals
+from streaming_jsmf.corpus import Corpus, curation, open_corpus, ranges, totals
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion import first_pass, job
+from streaming_jsmf.ingestion import first_pass, job, repeats, steps
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.readers.record_files import TextSource
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
@@ -312,7 +312,7 @@ def test_shuffled_shards_are_the_same_corpus(scheduler: Execution, tmp_path: Pat
 
 BOUNDS = (
     (totals, "MERGE_ROWS", 7),
-    (totals, "RANGE_BYTES", 300),
+    (ranges, "RANGE_BYTES", 300),
     (curation, "_SLACK", 0),
 )
 
@@ -359,6 +359,38 @@ def test_little_memory_changes_no_byte(
         monkeypatch.setattr(module, name, value)
         make(source, tmp_path / name, rules)
         assert file_bytes(tmp_path / "out") == file_bytes(tmp_path / name)
+
+
+@pytest.mark.usefixtures("many_groups")
+@pytest.mark.parametrize(
+    ("range_bytes", "runs", "tasks", "groups"), [(1000, 1, 1, 9), (2500, 5, 1, 2), (9000, 2, 9, 1)]
+)
+def test_no_number_of_ranges_changes_a_byte(
+    range_bytes: int, runs: int, tasks: int, groups: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ids come again in the same file and in later ones, and texts under other ids."""
+    source = write_sample(tmp_path / "in", sample(60), "abcdef")
+    for name, other in zip("bcdf", "aabe", strict=True):
+        lines = (source / f"{other}.jsonl").read_text().splitlines(keepends=True)
+        with (source / f"{name}.jsonl").open("a") as file:
+            file.writelines([*lines[::3], lines[0]])
+    given = ({**LOOSE, "duplicates": "drop"}, ALONE)
+    more = {"on_bad_record": "quarantine", "options": {"id": "id"}}
+    make(source, tmp_path / "single", *given, **more)
+    steps = {step.step for step in read_manifest(tmp_path / "single").dropped if step.documents}
+    assert {"duplicates", "replaced", "repeated_id"} <= steps, steps
+    changes = [("RANGE_BYTES", range_bytes), ("_RUNS_PER_FILE", runs), ("_FEWEST_TASKS", tasks)]
+    for module, name, value in (*((ranges, *change) for change in changes), (repeats, "_GROUPS", groups)):
+        monkeypatch.setattr(module, name, value)
+    make(source, tmp_path / "several", *given, **more)
+    assert file_bytes(tmp_path / "single") == file_bytes(tmp_path / "several")
+
+
+def test_the_memory_of_a_range_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = write_sample(tmp_path / "in", sample(30), "a")
+    monkeypatch.setattr(steps, "RANGE_BYTES", 5 << 30)
+    with pytest.raises(InputError, match=r"the ingest needs about 5\.\d+ GiB and memory allows 4\.00 GiB"):
+        make(source, tmp_path / "out", scheduler=Execution("synchronous", memory=4 << 30))
 
 
 def test_small_tasks_change_no_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

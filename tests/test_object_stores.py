@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,16 +22,21 @@ from unittest.mock import Mock, patch
 import fsspec
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from scipy.sparse import csr_array
 from upath import UPath
 
 import streaming_jsmf as sj
 from streaming_jsmf import ScanSettings, corpus_from_matrix, open_moments, scan
-from streaming_jsmf.corpus import footer, open_corpus
-from streaming_jsmf.corpus.units import list_units, read_block
+from streaming_jsmf.corpus import CorpusWriter, footer, open_corpus
+from streaming_jsmf.corpus.bags import Bags, Documents
+from streaming_jsmf.corpus.shards import ShardLimits
+from streaming_jsmf.corpus.units import iter_blocks, list_units, read_block
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.ingestion.in_memory import located
+from streaming_jsmf.ingestion.readers import text_files
 from streaming_jsmf.ingestion.sources.listing import list_files
 from streaming_jsmf.jobs import run as jobs_run
 from streaming_jsmf.jobs.checkpoints import Checkpoints
@@ -45,6 +52,7 @@ from streaming_jsmf.storage.paths import (
     state_of,
     store_path,
 )
+from streaming_jsmf.storage.tables import read_range, write_merged
 from streaming_jsmf.topics.store import open_model, read_model
 from tests.corpora import Planted, planted, with_more, words, write_corpus
 from tests.outcomes import described, invoked, printed, refused
@@ -254,6 +262,27 @@ def remote(s3: str, counts: Any, tmp_path: Path) -> tuple[str, Path]:
     footer._hashes.clear()
     counts.clear()
     return place, tmp_path / "c"
+
+
+def test_a_corpus_is_opened_by_its_manifest_and_one_listing(s3: str, counts: Any) -> None:
+    found, bags = [], Bags.of_matrix(csr_array(np.eye(70, 9, dtype=np.int32)))
+    for n_shards in (1, 7):
+        place = f"{s3}/{uuid.uuid4().hex}"
+        with CorpusWriter(place, words(9), ShardLimits(documents_per_shard=70 // n_shards)) as writer:
+            writer.write(Documents(bags, pa.array(range(70))))
+            writer.commit()
+        counts.clear()
+        corpus = open_corpus(place)
+        assert len(corpus.shards) == n_shards
+        assert not [path for path in counts.paths if path.endswith(".parquet") and "/documents/" in path]
+        found.append(counts.requests)
+    assert found[0] == found[1] <= 7
+    # The listing tells the same state as a request for the status, so that a shard is hashed once.
+    units = [replace(unit, hashed=True) for unit in list_units(corpus)]
+    footer._hashes.clear()
+    for _ in iter_blocks(units, corpus.n_words):
+        pass
+    assert not footer._hashes
 
 
 def test_a_plain_shard_is_opened_in_three_requests_and_hashed_once(
@@ -610,7 +639,7 @@ def test_a_corpus_behind_a_url_has_the_bytes_of_a_local_one(
     memory: str, texts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = f"{memory}/c"
-    monkeypatch.setattr("streaming_jsmf.corpus.totals.RANGE_BYTES", 500)
+    monkeypatch.setattr("streaming_jsmf.corpus.ranges.RANGE_BYTES", 500)
     printed("ingest", texts / "in", target, *INGEST, "--scheduler", "threads", "--workers", "2")
     require_same_corpora(target, texts / "corpus")
     assert "intact" in invoked("ingest", texts / "in", target, *INGEST[:-1]).err
@@ -699,3 +728,40 @@ def test_an_ingest_on_s3_is_killed_and_resumes(scheduler: str, s3: str, texts: P
     found = open_corpus(f"{root}/out/c")
     assert found.fingerprint == open_corpus(texts / "corpus").fingerprint
     assert {name.split("/")[3] for name in files.find(f"{root}/out")} == {"c"}
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "txt"])
+def test_a_source_is_planned_from_one_listing_and_one_request_for_each_file(
+    s3: str, counts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(text_files, "UNIT_FILES", 9)
+    place, n = f"{s3}/{uuid.uuid4().hex}", 40
+    texts = [" ".join(words(30)[i % 7 :: 7] * 3) + f" own{i}" for i in range(n)]
+    for i, text in enumerate(texts):
+        local = tmp_path / f"{i}.{kind}"
+        if kind == "parquet":
+            pd.DataFrame({"text": [text]}).to_parquet(local)
+        else:
+            local.write_text(f"id,text\n{i},{text}\n" if kind == "csv" else text)
+        fsspec.filesystem("s3", use_listings_cache=False).put_file(str(local), f"{place}/{local.name}")
+    counts.clear()
+    ingested = sj.ingest(place, tmp_path / "c" / "remote", min_df=1, scheduler="synchronous")
+    # One to plan, then one for the status and one to read it.
+    assert counts["GET"] <= 2 * n + 5
+    assert counts["HEAD"] <= n + 5
+    assert counts["LIST"] <= 4, "tasks list nothing"
+    shutil.rmtree(tmp_path / "c")
+    assert sj.ingest(tmp_path, tmp_path.with_suffix(".c"), min_df=1).fingerprint == ingested.fingerprint
+
+
+def test_a_range_of_an_object_takes_two_requests(s3: str, counts: Any, tmp_path: Path) -> None:
+    """One for its end, where the places of the ranges are."""
+    numbers = np.arange(200_000)
+    write_merged(tmp_path / "rows", [(pa.table({"n": numbers}), numbers // 100)], 2000)
+    url = f"{s3}/{uuid.uuid4().hex}"
+    fsspec.filesystem("s3", use_listings_cache=False).put_file(str(tmp_path / "rows"), url)
+    path = store_path(url)
+    counts.clear()
+    found = read_range(path, 77)
+    assert found.column("n").to_pylist() == [*range(7700, 7800)]
+    assert (counts["GET"], counts["HEAD"], counts["LIST"]) == (2, 1, 0)

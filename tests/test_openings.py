@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
@@ -16,8 +17,10 @@ import pytest
 
 import streaming_jsmf as sj
 from streaming_jsmf.errors import SettingsMismatchError
-from streaming_jsmf.ingestion.sources.protocol import limits
+from streaming_jsmf.ingestion.formats.delimited import DelimitedFormat
+from streaming_jsmf.ingestion.sources.protocol import Unit, limits
 from streaming_jsmf.storage.heads import HEAD
+from tests.outcomes import invoked
 from tests.processes import ended
 from tests.test_object_stores import serving
 
@@ -99,6 +102,7 @@ def test_a_run_with_nothing_to_do_does_not_import_numba(tmp_path: Path) -> None:
     sj.ingest(source, tmp_path / "corpus", **HERE)
     code = f"""
 import sys
+import threading
 from streaming_jsmf.cli.main import run
 assert run(["ingest", {str(source)!r}, {str(tmp_path / "corpus")!r}, "--quiet"]) == 0
 print("imported:", *{{"numba"}} & sys.modules.keys())
@@ -237,3 +241,29 @@ def test_the_parts_of_a_file_on_a_web_server_are_read_once_in_each_pass(
     # One pass finds the parts, and one reads them; a part ends within what is read at once.
     assert requests.n_bytes <= HEAD + 2 * size + 3 * (4 << 20)
     assert made.fingerprint == sj.ingest(tmp_path / "texts.csv", tmp_path / "other", **HERE).fingerprint
+
+
+def many(folder: Path, n_files: int) -> Path:
+    folder.mkdir()
+    for i in range(n_files):
+        (folder / f"{i}.csv").write_text(f"id,text\n{i},ant bee{i} cat\n")
+    return folder
+
+
+def test_files_are_looked_at_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, together, units = many(tmp_path / "source", 30), threading.Barrier(30), DelimitedFormat.units
+
+    def waiting(form: DelimitedFormat, path: str, options: object) -> list[Unit]:
+        together.wait(timeout=60)
+        return units(form, path, options)
+
+    monkeypatch.setattr(DelimitedFormat, "units", waiting)
+    assert sj.ingest(source, tmp_path / "corpus", min_df=1, **HERE).n_documents == 30
+
+
+def test_a_long_plan_reports_its_progress(tmp_path: Path) -> None:
+    source = many(tmp_path / "source", 70)
+    told = invoked("ingest", source, tmp_path / "corpus", "--min-df", "1").err
+    assert "looking at the files: 2 of 3 parts" in told
+    few = many(tmp_path / "few", 3)
+    assert "looking at" not in invoked("ingest", few, tmp_path / "other", "--min-df", "1").err

@@ -597,7 +597,7 @@ def test_nothing_that_a_model_names_is_imported(
 def test_the_form_of_a_stem_is_its_most_frequent_one(
     range_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming_jsmf.corpus.totals.RANGE_BYTES", range_bytes)
+    monkeypatch.setattr("streaming_jsmf.corpus.ranges.RANGE_BYTES", range_bytes)
     snowball = pytest.importorskip("snowballstemmer").stemmer("english").stemWord
     generator = np.random.default_rng(0)
     flights = ["flights", "flight", "delays", "delayed", "thanks", "thank"]

@@ -358,6 +358,7 @@ def test_objects_that_are_listed_and_not_found(tmp_path: Path, monkeypatch: pyte
     def not_found(*_: Any, **__: Any) -> Any:
         raise FileNotFoundError("404")
 
-    monkeypatch.setattr(MemoryFileSystem, "_open", not_found)
+    for read in ("_open", "cat_file"):
+        monkeypatch.setattr(MemoryFileSystem, read, not_found)
     with pytest.raises(InputError, match=r"base\.csv: it is listed, but not found when it is opened"):
         growing.grow(root, vanished="remove")

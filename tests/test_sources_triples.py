@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streaming_jsmf.corpus.hashes import hash_values
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.ingestion.readers import triples
 from streaming_jsmf.ingestion.readers.triples import RatingsSource, TriplesSource
-from streaming_jsmf.ingestion.repeats import hash_values
 from streaming_jsmf.ingestion.sources.protocol import BadRecords
 from tests.sources import BUCKET, Read, message, opened, put, put_parquet
 

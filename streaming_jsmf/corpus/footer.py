@@ -129,8 +129,8 @@ def read_footer(path: str, n_words: int, expected: int | None = None, *, hashing
     """
     options = {} if hashing else {"cache_type": "none"}
     with open_shard(path, **options) as shard:
-        if expected not in (None, shard.size):
-            raise StoreError(f"{path} has {shard.size} bytes, its manifest says {expected}; {RESTORE}")
+        if expected is not None:
+            require_size(path, shard.size, expected)
         sha256 = hash_of_shard(path, partial(_hash_of_source, shard.source), shard.state) if hashing else ""
         with shard.parquet() as file:
             schema, metadata = file.schema_arrow, file.metadata
@@ -251,6 +251,12 @@ class ShardCheck:
     def passed(self) -> None:
         """Note that another process has compared it."""
         _hashes[self.path] = (self.state, self.sha256)
+
+
+def require_size(path: str, found: int, expected: int) -> None:
+    """Raise ``StoreError`` if the size of a file differs from that in the manifest."""
+    if found != expected:
+        raise StoreError(f"{path} has {found} bytes, its manifest says {expected}; {RESTORE}")
 
 
 def require_hash(path: AnyPath | UPath, found: str, expected: str, advice: str = RESTORE) -> None:

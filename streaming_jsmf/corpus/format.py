@@ -8,9 +8,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from streaming_jsmf.corpus.footer import Shard, open_parquet, read_footer, require_hash
+from streaming_jsmf.corpus.footer import (
+    RowGroup,
+    Shard,
+    open_parquet,
+    read_footer,
+    require_hash,
+    require_size,
+)
 from streaming_jsmf.corpus.manifest import (
     LOSSES,
     MANIFEST_NAME,
@@ -36,12 +44,13 @@ from streaming_jsmf.storage.kinds import (
     taken,
     unsuitable,
 )
-from streaming_jsmf.storage.objects import in_threads
+from streaming_jsmf.storage.objects import State, in_threads
 from streaming_jsmf.storage.paths import (
     MARK,
     AnyPath,
     exists,
     file_names,
+    file_states,
     is_file,
     is_url,
     join,
@@ -135,8 +144,9 @@ class Corpus:
 def open_corpus(path: AnyPath | Corpus, vocabulary: AnyPath | None = None) -> Corpus:
     """Open a corpus directory, or any directory of bag-of-words Parquet files, in place.
 
-    With a ``manifest.json``, only the footers of the shards are read and compared with it; hashes are verified when the
-    shards are read and by ``verify_corpus``. Without one, the shards are the ``*.parquet`` files in the directory and
+    With a ``manifest.json``, it is read, and the names and sizes of the shards are listed and compared with it; hashes
+    are verified when the shards are read and by ``verify_corpus``. The footers are read if the manifest, of an earlier
+    version, does not have their numbers. Without one, the shards are the ``*.parquet`` files in the directory and
     in its ``documents/``, and every file is read once to compute its hash.
 
     Parameters
@@ -209,27 +219,43 @@ def _open_committed(root: str, manifest: Manifest) -> Corpus:
     n_words = manifest.vocabulary.words
     if not entries:
         raise InputError(f"{root} is an empty corpus: its manifest names no shards")
-    require_no_other_shards(root, manifest)
+    states = require_no_other_shards(root, manifest)
     vocabulary_path = join(root, VOCABULARY_NAME)
     if not exists(vocabulary_path):
         raise StoreError(f"{vocabulary_path} is missing; restore it or build the corpus again")
-    shards = tuple(in_threads(lambda entry: _checked_shard(root, entry, n_words), entries))
+    listed = {entry.name: _listed_shard(root, entry, states.get(entry.name)) for entry in entries}
+    others = [entry for entry in entries if listed[entry.name] is None]
+    listed |= {shard.name: shard for shard in in_threads(partial(_checked_shard, root, n_words), others)}
+    shards = tuple(filter(None, listed.values()))
     sha256, tokens = manifest.vocabulary.sha256, token_settings(manifest.settings)
     return Corpus(root, shards, n_words, sha256, vocabulary_path, tokens)
 
 
-def require_no_other_shards(root: str, manifest: Manifest) -> None:
-    """Raise ``StoreError`` for a shard that was copied into the directory: it would be ignored, or deleted with it."""
-    names = {entry.name for entry in manifest.shards}
-    for name in _parquet_files(root, f"{DOCUMENTS}/"):
+def require_no_other_shards(root: str, manifest: Manifest) -> dict[str, State]:
+    """Raise ``StoreError`` for a shard that was copied into the directory: it would be ignored, or deleted with it.
+
+    Returns the states of the shards there.
+    """
+    names, states = {entry.name for entry in manifest.shards}, _parquet_files(root, f"{DOCUMENTS}/")
+    for name in states:
         if name not in names:
             raise StoreError(
                 f"{join(root, name)} is not in {MANIFEST_NAME}; move it away "
                 f"(or remove {MANIFEST_NAME} to use the directory as it is)"
             )
+    return states
 
 
-def _checked_shard(root: str, entry: ShardEntry, n_words: int) -> Shard:
+def _listed_shard(root: str, entry: ShardEntry, state: State) -> Shard | None:
+    """A shard whose file is listed, with the numbers of the manifest; None if its footer must be read."""
+    if entry.row_groups is None or state is None or state[0] is None:
+        return None
+    require_size(join(root, entry.name), int(state[0]), entry.bytes)
+    groups = tuple(RowGroup(*group) for group in entry.row_groups)
+    return Shard(entry.name, entry.rows, entry.nonzeros, entry.bytes, entry.sha256, groups, state)
+
+
+def _checked_shard(root: str, n_words: int, entry: ShardEntry) -> Shard:
     path = join(root, entry.name)
     found = read_footer(path, n_words, entry.bytes)
     if found.rows != entry.rows or found.nonzeros != entry.nonzeros:
@@ -289,11 +315,11 @@ def find_vocabulary(root: str) -> str:
     return join(root, found)
 
 
-def _parquet_files(root: str, folder: str) -> list[str]:
-    """Parquet files in a folder of ``root`` that may be shards; skips hidden and marker files."""
-    reserved = {VOCABULARY_NAME, QUARANTINE_NAME}
-    return [
-        f"{folder}{name}"
-        for name in file_names(join(root, folder.rstrip("/")) if folder else root)
+def _parquet_files(root: str, folder: str) -> dict[str, State]:
+    """Parquet files in a folder of ``root`` that may be shards, and their states; skips hidden and marker files."""
+    reserved, place = {VOCABULARY_NAME, QUARANTINE_NAME}, join(root, folder.rstrip("/")) if folder else root
+    return {
+        f"{folder}{name}": state
+        for name, state in file_states(place).items()
         if name.endswith(PARQUET_SUFFIXES) and name not in reserved and name[0] not in "._"
-    ]
+    }

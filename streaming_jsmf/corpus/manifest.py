@@ -28,7 +28,11 @@ Json = str | bool | int | float | None
 
 
 class ShardEntry(Strict):
-    """One Parquet file; ``name`` is a POSIX path relative to the corpus, ``tokens`` the sum of its counts."""
+    """One Parquet file; ``name`` is a POSIX path relative to the corpus, ``tokens`` the sum of its counts.
+
+    ``row_groups`` has the numbers of each ``footer.RowGroup``; without them, as in earlier corpora, they are in its
+    footer.
+    """
 
     name: RelativeName
     rows: PositiveInt
@@ -36,6 +40,7 @@ class ShardEntry(Strict):
     tokens: Number
     bytes: PositiveInt
     sha256: Sha256
+    row_groups: tuple[tuple[PositiveInt, PositiveInt], ...] | None = None
 
 
 class VocabularyEntry(Strict):
@@ -153,8 +158,19 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
     except ValidationError as error:
         kind = InputError if is_unsafe(error) else StoreError
         raise kind(f"{where}: {explain(error, Manifest)}") from error
+    _require_consistent(manifest, where)
+    return manifest
+
+
+def _require_consistent(manifest: Manifest, where: str) -> None:
     if len({shard.name for shard in manifest.shards}) < len(manifest.shards):
         raise StoreError(f"{where} names a shard twice; build the corpus again")
+    for shard in manifest.shards:
+        groups = shard.row_groups
+        if groups is not None and sum(rows for rows, _ in groups) != shard.rows:
+            raise StoreError(
+                f"{where}: the row groups of {shard.name} do not have its {shard.rows} rows; build the corpus again"
+            )
     sums = {
         "documents": sum(shard.rows for shard in manifest.shards),
         "nonzeros": sum(shard.nonzeros for shard in manifest.shards),
@@ -165,7 +181,6 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
             raise StoreError(
                 f"{where}: totals.{key} is {total} but the sum of its parts is {value}; build the corpus again"
             )
-    return manifest
 
 
 def losses(

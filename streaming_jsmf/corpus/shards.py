@@ -21,8 +21,7 @@ from streaming_jsmf.corpus.bags import BATCH_NONZEROS, Bags, Documents
 from streaming_jsmf.corpus.format import DOCUMENTS
 from streaming_jsmf.corpus.manifest import ShardEntry, as_number
 from streaming_jsmf.corpus.metadata import OWN_COLUMNS
-from streaming_jsmf.corpus.totals import COUNTS
-from streaming_jsmf.corpus.vocabulary import WordCounts, used_counts
+from streaming_jsmf.corpus.vocabulary import COUNTS, WordCounts, used_counts
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.workspace import TaskFiles
@@ -35,7 +34,7 @@ from streaming_jsmf.storage.tables import read_table, write_table
 TOKENS_PER_SHARD = 20_000_000
 
 #: Layout of a workspace, one of its arguments: unfinished work with another layout is refused.
-LAYOUT = {"layout": 9}
+LAYOUT = {"layout": 10}
 
 _COUNTS = "counts.arrow"
 
@@ -93,6 +92,7 @@ class ShardWriter:
         self._pieces: list[Documents] = []
         self._pending = 0  # nonzeros in _pieces
         self._rows, self._nonzeros, self._tokens = 0, 0, 0.0  # of the current shard, _pieces included
+        self._row_groups = list[tuple[int, int]]()
 
     def write(self, documents: Documents) -> None:
         """Write checked documents (ids sorted, unique, below N; counts positive).
@@ -166,6 +166,8 @@ class ShardWriter:
             self._file = pq.ParquetWriter(path, self._schema, compression_level=levels, **_PARQUET)
         table = _table(self._pieces, self._schema)
         self._file.write_table(table, row_group_size=table.num_rows)
+        pairs = sum(int(np.maximum(piece.bags.lengths, 1).sum()) for piece in self._pieces)
+        self._row_groups.append((table.num_rows, pairs))
         self._pieces, self._pending = [], 0
 
     def _close_shard(self) -> None:
@@ -182,8 +184,10 @@ class ShardWriter:
                 tokens=as_number(self._tokens),
                 bytes=path.stat().st_size,
                 sha256=sha256_of(path),
+                row_groups=tuple(self._row_groups),
             )
         )
+        self._row_groups.clear()
         self._rows, self._nonzeros, self._tokens = 0, 0, 0.0
 
     def _name(self) -> str:

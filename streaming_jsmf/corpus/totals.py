@@ -1,12 +1,7 @@
-"""Sums of the counts of words over the files of many tasks: by ranges of words, one task a range.
-
-Every file has one batch of rows for each range, so a task reads only its own rows: those of words whose hash lies in
-the range.
-"""
+"""Sums of the counts of words over the files of many tasks: by ranges of the hashes of words, one task a range."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,44 +12,33 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.vocabulary import WordCounts
-from streaming_jsmf.fingerprint import sealed, unsealed
+from streaming_jsmf.corpus.hashes import hash_values
+from streaming_jsmf.corpus.ranges import files_of, list_files, number_of_ranges, ranges_of_hashes, spread
+from streaming_jsmf.corpus.vocabulary import COUNTS, WordCounts
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.run import map_job, run_job
 from streaming_jsmf.jobs.workspace import TaskFiles, Workspace
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.storage.objects import FILE_THREADS, in_threads
-from streaming_jsmf.storage.paths import StorePath, read_bytes, write_json
+from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.storage.tables import (
-    damaged,
-    own_file,
     read_range,
+    read_table,
     table_batches,
     write_table,
 )
 
-#: Size of what a range is made of, in bytes of the source, and the largest number of ranges: each reads all files.
-RANGE_BYTES, MOST_RANGES = 32 << 20, 256
+#: Memory of a word in a range, in bytes, and the largest number of ranges, all of which ``merged`` reads at once. There
+#: are ever fewer new words in further documents.
+WORD_BYTES, MOST_RANGES = 200, 256
 
 #: Rows of all tables in memory during a merge.
 MERGE_ROWS = 1_000_000
 
-COUNTS = ("document_frequency", "term_count")
-
 #: What is summed by each key: the columns of the key, in the order of the sums, and those of the counts.
 _COLUMNS = {"word": (("word",), COUNTS), "form": (("word", "form"), ("count",))}
 _SUMS = "counts.arrow"
-
-
-def number_of_ranges(n_bytes: int) -> int:
-    """Return the number of ranges for a source of this size; one for a small source."""
-    return min(max(n_bytes // RANGE_BYTES, 1), MOST_RANGES)
-
-
-def ranges_of_hashes(hashes: NDArray[np.uint64], number: int) -> NDArray[np.int64]:
-    """Return the range of each 64-bit hash."""
-    return ((hashes >> np.uint64(32)) * np.uint64(number) >> np.uint64(32)).astype(np.int64)
 
 
 def summed(counts: Any, key: str) -> Any:
@@ -65,27 +49,12 @@ def summed(counts: Any, key: str) -> Any:
     return renamed.sort_by([(name, "ascending") for name in by])
 
 
-def list_files(root: StorePath, step: str, files: Sequence[Any]) -> None:
-    """Save the files that all tasks of a step read, which would be too much for their arguments."""
-    write_json(root / f"{step}.json", sealed({"files": [*files]}))
-
-
-def files_of(root: StorePath, step: str) -> list[Any]:
-    """Return what ``list_files`` has saved; ``StoreError`` if it is missing or damaged."""
-    path = root / f"{step}.json"
-    try:
-        with own_file(path):
-            return list(unsealed(json.loads(read_bytes(path)))["files"])
-    except (ValueError, LookupError, AttributeError) as error:
-        raise damaged(path) from error
-
-
 def summed_range(root: StorePath, step: str, key: str, number: int) -> Any:
     """Return the sums of one range over all files of a step, added in their order.
 
     Memory: the distinct words of the range, and ``MERGE_ROWS`` rows or as many again.
     """
-    files, (by, counted) = [root / name for name in files_of(root, step)], _COLUMNS[key]
+    files, (by, counted) = [root / name for name in files_of(root, f"spread_{step}")], _COLUMNS[key]
     held: list[Any] = []
     rows = distinct = 0
     for some in panels(len(files), FILE_THREADS):
@@ -114,21 +83,30 @@ def sum_files(
     executor: Executor,
     step: str,
     files: Sequence[str],
+    rows: Sequence[int],
     key: str,
-    number: int,
     least: int = 0,
 ) -> list[StorePath]:
     """Sum the counts in files of the workspace by ``key``, as ``summed``; return a sorted table per range.
 
-    The few files of a single range are returned as they are, sorted, too; ``merged`` sums them.
-    Words in fewer than ``least`` documents may be left out.
+    The files have so many ``rows``. The few files of a single range are returned as they are, sorted, too; ``merged``
+    sums them. Words in fewer than ``least`` documents may be left out.
     """
+    number = min(number_of_ranges(sum(rows), WORD_BYTES), MOST_RANGES)
     if number == 1:
         return [work.root / name for name in files]
     list_files(work.root, step, files)
+    read = partial(_words_by_range, work.root, step)
+    spread(work, executor, f"spread_{step}", rows, WORD_BYTES, number, read)
     sums = Sums(work.root, step, key, number, least)
     run_job(map_job(sum_range, sums, [1] * number, work.checkpoints(step), "ranges"), executor)
     return [work.root / _directory(step, i) / _SUMS for i in range(number)]
+
+
+def _words_by_range(root: StorePath, step: str, some: slice, number: int) -> tuple[Any, NDArray[np.int64]]:
+    table = pa.concat_tables(in_threads(read_table, [root / name for name in files_of(root, step)[some]]))
+    hashes = hash_values(table.column("word").combine_chunks())
+    return table, ranges_of_hashes(hashes[:, 0], number)
 
 
 def sum_range(sums: Sums, number: int) -> Record:

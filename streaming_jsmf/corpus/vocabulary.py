@@ -23,6 +23,9 @@ from streaming_jsmf.storage.paths import read_bytes
 VOCABULARY_NAME = "vocabulary.parquet"
 TEXT_NAMES = ("vocab.txt", "vocabulary.txt")
 
+#: Columns of tables of the counts of words.
+COUNTS = ("document_frequency", "term_count")
+
 
 def word_ids(words: Any, vocabulary: Any) -> NDArray[np.int64]:
     """Return the id in ``vocabulary`` of each of ``words``, (n,); -1 if missing. Both are Arrow arrays or sequences."""

@@ -18,6 +18,7 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.config import DocumentWeights, ScanSettings
 from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.corpus.hashes import hash_values
 from streaming_jsmf.corpus.units import Partition, list_units
 from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.jobs.checkpoints import PartialResult, SumReduction
@@ -129,9 +130,6 @@ def count_job(
     chosen = 2 * max(unit.nonzeros for unit in units) * BYTES_PER_MATCHED_NONZERO
     needed = chosen + 3 * 8 * words["words"].size ** 2 + tall
     if topics is not None:
-        # A model is shown without what reads texts.
-        from streaming_jsmf.ingestion.repeats import hash_values
-
         arrays |= {
             "word_topic": topics.word_topic,
             "prior": topics.prior,

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import AUTO, EXCERPT
 from streaming_jsmf.corpus.bags import Bags
+from streaming_jsmf.corpus.hashes import hash_values
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.corpus.totals import summed
 from streaming_jsmf.corpus.vocabulary import used_counts
@@ -29,13 +30,12 @@ from streaming_jsmf.ingestion.losses import save_bad
 from streaming_jsmf.ingestion.repeats import (
     KEY,
     contents_keys,
-    hash_values,
     identity_keys,
-    write_keys,
+    packed,
 )
 from streaming_jsmf.ingestion.sources.protocol import BadRecords, Batch, Unit
 from streaming_jsmf.ingestion.tokens.stop_words import count_languages, parts_of, sampled
-from streaming_jsmf.ingestion.word_choice import FORMS, write_words
+from streaming_jsmf.ingestion.word_choice import FORMS
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.workspace import TaskFiles
@@ -208,13 +208,14 @@ class PieceWriter:
     """
 
     def __init__(self, ingest: Ingest, stem: Path) -> None:
-        self._stem, self._n_ranges = stem, ingest.ranges
+        self._stem = stem
         self._passages = ingest.source.tokenizer.options.split is not None
         self._file: Any = None
         self._stream: Any = None
         self._schema: Any = None
         self._words = ingest.vocabulary_of_source()
         self._hashes = hash_values(self._words)
+        self._n_words = 0  # that occur
         self._document_frequency = np.zeros(len(self._words), np.int64)
         self._term_count = np.zeros(len(self._words), np.float64)
         self._keys: dict[str, list[NDArray[Any]]] = {"contents": [], "identities": []}
@@ -249,7 +250,8 @@ class PieceWriter:
     @property
     def sizes(self) -> dict[str, float]:
         """Fields of ``Piece``."""
-        return {"documents": self.documents, "nonzeros": self.nonzeros, "tokens": self.tokens}
+        sizes = {"documents": self.documents, "nonzeros": self.nonzeros, "tokens": self.tokens}
+        return {**sizes, "words": self._n_words}
 
     def finish(self) -> None:
         """Write what all batches together have."""
@@ -257,12 +259,13 @@ class PieceWriter:
         counts = used_counts(self._document_frequency, self._term_count)
         words = self._words.take(counts.column("id").combine_chunks())
         counts = counts.append_column("word", words).sort_by("word")
-        write_words(self._stem.with_suffix(".words"), counts, self._n_ranges)
+        write_table(self._stem.with_suffix(".words"), counts)
         if self._forms is not None:
-            write_words(self._stem.with_suffix(".forms"), self._forms, self._n_ranges)
+            write_table(self._stem.with_suffix(".forms"), self._forms)
         for kind, parts in self._keys.items():
             keys = np.concatenate([np.empty(0, KEY), *parts])
-            write_keys(self._stem.with_suffix(f".{kind}"), keys, self._n_ranges)
+            write_table(self._stem.with_suffix(f".{kind}"), packed(keys))
+        self._n_words = counts.num_rows
 
     def close(self) -> None:
         for sink in (self._stream, self._file):

@@ -14,7 +14,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.losses import reported, shown
 from streaming_jsmf.ingestion.reuse import is_made, needs_no_other_file, what_is_asked
-from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.events import Listener, silent, stage_of
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.heads import planning
 from streaming_jsmf.storage.paths import AnyPath, StorePath, is_url, normalize
@@ -89,7 +89,7 @@ def ingest(
     target = corpus_target(corpus)
     with located(source, target if execution.elsewhere else None) as location:
         _require_outside(target, location.path if request.files is None else request.files)
-        with planning():
+        with planning(stage_of(listener, "plan", "files")):
             asked = what_is_asked(location, request)
             if is_made(target, asked):
                 return shown(reported(target))

@@ -6,8 +6,10 @@ source.words                the vocabulary of the source, if it is fixed
 scattered/00000.arrow       rows of a unit of a shuffled source, by bucket
 neighbors/00000/           counts of words and neighboring pairs of a group
 read/00000/0000.*           bags, word counts and keys of piece 0 of group 0
+spread_words/00000/         word counts of some pieces, by range; spread_identities/ and spread_contents/ have keys
 words/00000/                total counts of the words of a range
 identities/00000/           repeated ids of a range; contents/ has repeated documents
+left_out_identities/00000/  documents of some of these ranges, by piece; left_out_contents/ has repeated documents
 write.words                 the chosen words
 write/00000/                shards of piece 0
 rewrite.words, rewrite/     the same, without the words that no kept document has
@@ -77,6 +79,7 @@ class Piece:
     documents: int
     nonzeros: int
     tokens: float
+    words: int
 
     @property
     def size(self) -> int:
@@ -125,8 +128,7 @@ class Ingest:
     recorded : Whether files and documents that were read are recorded with the corpus, so that it can grow.
     documents_before : Number of documents that the corpus which grows has read; None for a new corpus.
     columns : Metadata columns of the corpus, known after the first pass.
-    ranges : Number of ranges of words and of keys, each of which one task merges.
-    repeats : Documents to leave out: step that has found them, and its ranges that have some.
+    repeats : Steps that list documents to leave out.
     """
 
     source: Any
@@ -146,8 +148,7 @@ class Ingest:
     files: SourceFiles = field(default=NO_FILES, repr=False)
     recorded: bool = False
     documents_before: int | None = None
-    ranges: int = 1
-    repeats: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    repeats: tuple[str, ...] = ()
 
     @property
     def guessed_id(self) -> str | None:
@@ -169,6 +170,11 @@ class Ingest:
         """Whether documents are kept even if all of them lack the words given, as for ``transform``."""
         return self.vocabulary is not None and not self.curation.min_distinct_words + self.curation.min_tokens
 
+    @property
+    def context(self) -> Ingest:
+        """What is sent to tasks."""
+        return replace(self, units=(), words=None, vocabulary=None, files=NO_FILES)
+
     def vocabulary_of_source(self) -> Any:
         """The words of a source with a fixed vocabulary, an Arrow array; none of another one."""
         if not self.has_words:
@@ -187,7 +193,7 @@ class Ingest:
 
         Items are groups, or pieces and numbers of ranges with the step.
         """
-        context = replace(self, units=(), words=None, vocabulary=None, files=NO_FILES)
+        context = self.context
         sizes = [getattr(item[-1] if isinstance(item, tuple) else item, "size", 1) for item in items]
         job = map_job(task, context, sizes, self.folder.checkpoints(step), unit, items=items)
         run_job(job, executor)

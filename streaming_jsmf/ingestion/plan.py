@@ -26,7 +26,6 @@ from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.corpus.format import is_corpus, open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, PHRASES, Json
 from streaming_jsmf.corpus.shards import LAYOUT, TOKENS_PER_SHARD
-from streaming_jsmf.corpus.totals import number_of_ranges
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, Option, StoreError, option
@@ -161,8 +160,7 @@ def plan_ingest(
         identity["spec"] = sha256_of(source.path)
     identity = _identity(ingest, source, identity)
     folder = replace(ingest.folder, arguments={**identity, **LAYOUT}, result=fingerprint(identity))
-    n_ranges = number_of_ranges(sum(unit.size for unit in units))
-    ingest = replace(ingest, folder=folder, ranges=n_ranges)
+    ingest = replace(ingest, folder=folder)
     marked = {} if request.made_for is None else {"made_for": request.made_for}
     return ingest, replace(origin, settings={**opened.settings(), **marked}, request=identity)
 
@@ -315,9 +313,9 @@ def _words_of_model(store: StorePath) -> GivenWords:
     return GivenWords(tuple(words), _phrases_in(attributes["provenance"].get("tokens")))
 
 
-def _without_notes(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Fields that determine what is read; notes name options in the words of the command line, or of Python."""
-    return {name: value for name, value in fields if name != "notes"}
+def _identifying(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Fields that determine what is read; notes are in the words of a command, and files are identified by state."""
+    return {name: value for name, value in fields if name not in ("notes", "files")}
 
 
 def _identity(ingest: Ingest, source: Location, files: dict[str, Any]) -> dict[str, Any]:
@@ -335,7 +333,7 @@ def _identity(ingest: Ingest, source: Location, files: dict[str, Any]) -> dict[s
         **files,
         **ingest.source.settings(),
         "source": digest_of(repr(ingest.source)),
-        "units": digest_of(json.dumps([asdict(unit, dict_factory=_without_notes) for unit in ingest.units])),
+        "units": digest_of(json.dumps([asdict(unit, dict_factory=_identifying) for unit in ingest.units])),
         "words": None if ingest.words is None else _digest(ingest.words),
         **curation_fields(ingest),
         "tokens_per_shard": ingest.tokens_per_shard,

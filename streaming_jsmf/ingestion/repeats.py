@@ -1,8 +1,8 @@
 """Find repeated ids and documents by 128-bit hashes, which are identical on every machine and version.
 
-Each file of keys has a batch for each range of hashes, and one task finds the repeats of a range. A corpus that can
-grow keeps the hashes of all documents that were read in ``keys.arrow``, so that ``settled`` can tell which of them one
-ingest of the present files would keep.
+Keys are spread over as many ranges of hashes as their number needs, and one task finds the repeats of a range. These
+are then spread over groups of pieces, which leave them out. A corpus that can grow keeps the hashes of all documents
+that were read in ``keys.arrow``, so that ``settled`` can tell which of them one ingest of the present files would keep.
 
 The hashes are not cryptographic; the probability that two of a billion documents collide is 1e-21.
 """
@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,26 +23,31 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.bags import Bags
-from streaming_jsmf.corpus.totals import files_of, list_files, ranges_of_hashes
+from streaming_jsmf.corpus.hashes import hash_values, mix
+from streaming_jsmf.corpus.ranges import files_of, list_files, number_of_ranges, ranges_of_hashes, spread
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.job import Ingest, Piece
 from streaming_jsmf.ingestion.losses import DUPLICATE, REPEATED, REPLACED
-from streaming_jsmf.ingestion.tokens.split import string_buffers
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.workspace import TaskFiles
-from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.storage.paths import StorePath
-from streaming_jsmf.storage.tables import read_range, read_table, write_ranges
+from streaming_jsmf.storage.tables import read_range, read_table, write_table
 
 logger = logging.getLogger(__name__)
 
 #: Steps, and kinds of key files.
 _IDS, _CONTENTS = "identities", "contents"
 
-#: File of the repeated documents of a range, which has a batch for each of so many groups of pieces.
-_LISTED, _GROUPS = "repeated.arrow", 64
+#: Steps that spread keys over ranges, and the documents that are left out over at most so many groups of pieces.
+_SPREAD, _LEFT_OUT, _GROUPS = "spread_", "left_out_", 1024
+
+#: File of the repeated documents of a range.
+_LISTED = "repeated.arrow"
+
+#: Memory in bytes of a key in a task of a range, in one that spreads keys, and of a document that is left out.
+KEY_BYTES, _SPREAD_BYTES, _ROW_BYTES = 136, 240, 64
 _REPEATS = pa.schema([("piece", pa.int64()), ("ordinal", pa.int64()), ("step", pa.int8())])
 
 REPEATED_ID = "its document id is that of an earlier document of the file"
@@ -70,43 +74,6 @@ ENTRY = np.dtype(
         ("words", "<u8", 2),
     ]
 )
-
-_SEEDS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], np.uint64)
-_STEP, _FIRST, _SECOND = (np.uint64(x) for x in (_SEEDS[0], 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
-_BYTE, _27, _30, _31 = (np.uint64(bits) for bits in (8, 27, 30, 31))
-
-
-def hash_values(values: Any) -> NDArray[np.uint64]:
-    """Return (m, 2) hashes of an Arrow array of integers or strings without nulls."""
-    if pa.types.is_integer(values.type):
-        numbers = np.ascontiguousarray(values.cast(pa.int64())).view(np.uint64)
-        return _mix(numbers[:, None] ^ _SEEDS)
-    array = values.cast(pa.large_string())
-    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-    hashes = np.zeros((len(array), 2), np.uint64)
-    _add_bytes(*string_buffers(array), hashes)
-    return hashes
-
-
-def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Finalizer of splitmix64 (Steele, Lea and Flood 2014): each input bit affects about half of the output bits."""
-    x = x + _STEP
-    x = (x ^ (x >> _30)) * _FIRST
-    x = (x ^ (x >> _27)) * _SECOND
-    return x ^ (x >> _31)
-
-
-_mixed = compiled(nogil=True, internal=True, forceinline=True)(_mix)
-
-
-@compiled(nogil=True)
-def _add_bytes(offsets: Any, data: Any, hashes: Any) -> None:
-    """Sum a random number for each (byte, position) of a string, then mix in the length; ``hashes`` is 0 on entry."""
-    for i in range(len(offsets) - 1):
-        for j in range(2):
-            for place in range(offsets[i + 1] - offsets[i]):
-                hashes[i, j] += _mixed((np.uint64(place) << _BYTE | data[offsets[i] + place]) ^ _SEEDS[j])
-            hashes[i, j] = _mixed(hashes[i, j] ^ np.uint64(offsets[i + 1] - offsets[i]))
 
 
 def identity_keys(keys: NDArray[Any], ids: Any, *, passages: bool = False) -> NDArray[Any]:
@@ -144,12 +111,7 @@ def contents_keys(keys: NDArray[Any], bags: Bags, words: NDArray[np.uint64]) -> 
 
 def _number_of(counts: NDArray[Any]) -> NDArray[np.uint64]:
     """The random number of each count."""
-    return _mix(counts.astype(np.float64).view(np.uint64))
-
-
-def write_keys(path: Path, keys: NDArray[Any], n_ranges: int) -> None:
-    """Write keys by range of their hashes."""
-    write_ranges(path, packed(keys), ranges_of_hashes(keys["high"], n_ranges), n_ranges)
+    return mix(counts.astype(np.float64).view(np.uint64))
 
 
 def find_repeated_ids(
@@ -165,7 +127,7 @@ def find_repeated_ids(
     logged. Otherwise a document replaces those of its id in earlier files. Raises ``InputError`` if a file repeats an
     id, unless bad records are quarantined.
     """
-    list_files(ingest.root, "keys", [piece.file("") for piece in pieces])
+    list_files(ingest.root, "keys", [(piece.file(""), piece.documents) for piece in pieces])
     paths = [None, *(ingest.files.path(unit.path) for unit in ingest.units)]
     list_files(ingest.root, "files", [i for i, (one, next_) in enumerate(pairwise(paths)) if one != next_])
     name = ingest.guessed_id
@@ -192,7 +154,7 @@ def find_repeated_ids(
         )
     whole = all(pa.types.is_integer(pa.type_for_alias(each)) for each in types)
     ids = (ingest.ids or ("int64" if whole else "string")) if types else ""
-    return replace(ingest, ids=ids, repeats=_left_out(_IDS, records))
+    return _without(replace(ingest, ids=ids), executor, _IDS, records)
 
 
 def find_repeats(ingest: Ingest, executor: Executor) -> tuple[Ingest, int]:
@@ -200,42 +162,77 @@ def find_repeats(ingest: Ingest, executor: Executor) -> tuple[Ingest, int]:
     records = _repeats(ingest, executor, _CONTENTS)
     number = sum(record["repeated"] for record in records)
     if ingest.curation.duplicates == "drop" and not ingest.grows:
-        ingest = replace(ingest, repeats=(*ingest.repeats, *_left_out(_CONTENTS, records)))
+        ingest = _without(ingest, executor, _CONTENTS, records)
     return ingest, number
 
 
-def _left_out(step: str, records: Sequence[Record]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    numbers = tuple(i for i, record in enumerate(records) if record["repeated"] or record["replaced"])
-    return ((step, numbers),) if numbers else ()
+def _without(ingest: Ingest, executor: Executor, step: str, records: Sequence[Record]) -> Ingest:
+    """The ingest that leaves out the documents which the tasks of a step have listed, after these are spread."""
+    rows = {i: record["repeated"] + record["replaced"] for i, record in enumerate(records)}
+    numbers = [i for i, number in rows.items() if number]
+    if not numbers:
+        return ingest
+    name = f"{_LEFT_OUT}{step}"
+    n_groups, read = _groups(ingest), partial(_listed_by_group, ingest.context, step, numbers)
+    spread(ingest.folder, executor, name, [rows[i] for i in numbers], _ROW_BYTES, n_groups, read)
+    return replace(ingest, repeats=(*ingest.repeats, step))
+
+
+def _groups(ingest: Ingest) -> int:
+    return min(len(files_of(ingest.root, "keys")), _GROUPS)
+
+
+def _listed_by_group(
+    ingest: Ingest, step: str, ranges: Sequence[int], some: slice, n_groups: int
+) -> tuple[Any, NDArray[np.int64]]:
+    listed = in_threads(read_table, [_listed(ingest, step, i) for i in ranges[some]])
+    table = pa.concat_tables(listed).combine_chunks()
+    n_pieces = len(files_of(ingest.root, "keys"))
+    return table, np.asarray(table.column("piece")) * n_groups // n_pieces
 
 
 def _repeats(ingest: Ingest, executor: Executor, step: str) -> list[Record]:
-    if ingest.ranges == 1:  # a job would take longer
-        return [list_repeats(ingest, (step, 0))]
-    return ingest.run(executor, step, list_repeats, [(step, i) for i in range(ingest.ranges)], "ranges")
+    documents = [number for _, number in files_of(ingest.root, "keys")]
+    number = number_of_ranges(sum(documents), KEY_BYTES)
+    if number == 1:  # a job would take longer
+        return [list_repeats(ingest, (step, 0, 1))]
+    name, read = f"{_SPREAD}{step}", partial(_keys_by_range, ingest.context, step)
+    spread(ingest.folder, executor, name, documents, _SPREAD_BYTES, number, read)
+    return ingest.run(executor, step, list_repeats, [(step, i, number) for i in range(number)], "ranges")
 
 
-def list_repeats(ingest: Ingest, item: tuple[str, int]) -> Record:
+def _keys_by_range(ingest: Ingest, step: str, some: slice, number: int) -> tuple[Any, NDArray[np.int64]]:
+    pieces, keys = _keys_of(ingest, step, some)
+    return packed(keys).append_column("piece", pa.array(pieces)), ranges_of_hashes(keys["high"], number)
+
+
+def _keys_of(ingest: Ingest, step: str, some: slice = slice(None)) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Pieces and keys of the documents of some pieces, without those of documents that are left out already."""
+    listed = files_of(ingest.root, "keys")
+    numbers = range(len(listed))[some]
+
+    def read(piece: int) -> Any:
+        stem, documents = listed[piece]
+        keys = _unpacked(read_table(ingest.root / f"{stem}{step}"))
+        if ingest.repeats:
+            keys = keys[left_out(ingest, piece, documents)[keys["ordinal"]] == 0]
+        return keys
+
+    found = in_threads(read, numbers)
+    return np.repeat(np.array(numbers, np.int64), [*map(len, found)]), np.concatenate(
+        [*found, np.empty(0, KEY)]
+    )
+
+
+def list_repeats(ingest: Ingest, item: tuple[str, int, int]) -> Record:
     """Task: list the documents with an id, or contents, of a range but the one of each that stays.
 
     Of an id, that is the first document in the last file that has it; a corpus that grows decides itself which file
     that is. Of several documents with the same contents, the one with the smallest id stays; those left out because of
-    their id are ignored. Memory: the keys of the range, and the numbers of the documents that are ignored.
+    their id are ignored. Memory: the keys of the range.
     """
-    step, number = item
-    without: dict[int, NDArray[Any]] = {}
-    if step == _CONTENTS:
-        listed = [read_table(_listed(ingest, before, i)) for before, found in ingest.repeats for i in found]
-        tables = pa.concat_tables([_REPEATS.empty_table(), *listed])
-        ordinals, pieces = (np.asarray(tables.column(name)) for name in ("ordinal", "piece"))
-        without = {piece: ordinals[pieces == piece] for piece in np.unique(pieces).tolist()}
-    stems = files_of(ingest.root, "keys")
-    paths = [ingest.root / f"{stem}{step}" for stem in stems]
-    bucket = dict(enumerate(in_threads(partial(_keys_in, number=number), paths)))
-    for piece, ordinals in without.items():
-        bucket[piece] = bucket[piece][~np.isin(bucket[piece]["ordinal"], ordinals)]
-    pieces = np.repeat(np.array([*bucket], np.int64), [len(keys) for keys in bucket.values()])
-    keys = np.concatenate([*bucket.values(), np.empty(0, KEY)])
+    step, number, n_ranges = item
+    pieces, keys = _keys_of(ingest, step) if n_ranges == 1 else _range_of_keys(ingest, step, number)
     places = [pieces, keys["ordinal"]]
     if step == _IDS:
         of_units = np.searchsorted(files_of(ingest.root, "files"), keys["unit"], side="right")
@@ -251,13 +248,19 @@ def list_repeats(ingest: Ingest, item: tuple[str, int]) -> Record:
     found, steps = found[steps > 0], steps[steps > 0]
     pieces, keys = pieces[found], keys[found]
     files = TaskFiles(ingest.root, f"{step}/{number:05d}")
-    table = pa.table({"piece": pieces, "ordinal": keys["ordinal"], "step": steps}, _REPEATS)
     with files.written(_LISTED) as made:
-        write_ranges(made, table, pieces * _GROUPS // len(stems), _GROUPS)
+        write_table(made, pa.table({"piece": pieces, "ordinal": keys["ordinal"], "step": steps}, _REPEATS))
     bad = steps != REPLACED
     columns = (pieces[bad], *(keys[name][bad] for name in ("ordinal", "unit", "row")))
     place = min(zip(*(column.tolist() for column in columns), strict=True), default=None)
     return {"repeated": int(bad.sum()), "replaced": int((~bad).sum()), "first": place, **files.record()}
+
+
+def _range_of_keys(ingest: Ingest, step: str, number: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Pieces and keys of the documents of a range, in order."""
+    paths = [ingest.root / name for name in files_of(ingest.root, f"{_SPREAD}{step}")]
+    table = pa.concat_tables(in_threads(partial(read_range, number=number), paths))
+    return np.asarray(table.column("piece")), _unpacked(table)
 
 
 def _has_passages(ingest: Ingest) -> bool:
@@ -281,24 +284,19 @@ def _listed(ingest: Ingest, step: str, number: int) -> StorePath:
     return ingest.root / step / f"{number:05d}" / _LISTED
 
 
-def left_out(ingest: Ingest, piece: Piece) -> NDArray[np.int8]:
+def left_out(ingest: Ingest, piece: int, documents: int) -> NDArray[np.int8]:
     """Return the number of the step (``STEPS``) that leaves out each document of a piece; 0 for those that stay."""
-    steps = np.zeros(piece.documents, np.int8)
-    for step, numbers in ingest.repeats:
-        n_pieces = len(files_of(ingest.root, "keys"))
-        group = partial(read_range, number=piece.index * _GROUPS // n_pieces)
-        for table in in_threads(group, [_listed(ingest, step, i) for i in numbers]):
-            mine = np.asarray(table.column("piece")) == piece.index
+    steps = np.zeros(documents, np.int8)
+    for step in ingest.repeats:
+        group = piece * _groups(ingest) // len(files_of(ingest.root, "keys"))
+        paths = [ingest.root / name for name in files_of(ingest.root, f"{_LEFT_OUT}{step}")]
+        for table in in_threads(partial(read_range, number=group), paths):
+            mine = np.asarray(table.column("piece")) == piece
             steps[np.asarray(table.column("ordinal"))[mine]] = np.asarray(table.column("step"))[mine]
     return steps
 
 
-def _keys_in(path: StorePath, number: int) -> NDArray[Any]:
-    """Read the keys of a range."""
-    return _unpacked(read_range(path, number), KEY)
-
-
-def _unpacked(table: Any, dtype: Any) -> NDArray[Any]:
+def _unpacked(table: Any, dtype: Any = KEY) -> NDArray[Any]:
     keys = table.column("key").combine_chunks()
     return np.frombuffer(keys.buffers()[1] or b"", dtype)
 
@@ -314,7 +312,11 @@ def equal_keys(keys: NDArray[Any], *places: Any) -> tuple[NDArray[np.int64], NDA
     high, low = keys["high"], keys["low"]
     # Nearly all keys are distinct, and equal ones have equal first halves.
     ordered = np.sort(high)
-    shared = np.flatnonzero(np.isin(high, ordered[1:][ordered[1:] == ordered[:-1]]))
+    several = ordered[1:][ordered[1:] == ordered[:-1]]
+    del ordered
+    if not several.size:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    shared = np.flatnonzero(several.take(np.searchsorted(several, high), mode="clip") == high)
     found = shared[np.lexsort([each[shared] for each in (*reversed(places), low, high)])]
     starts = np.ones(len(found), bool)
     starts[1:] = (high[found[1:]] != high[found[:-1]]) | (low[found[1:]] != low[found[:-1]])
@@ -333,7 +335,7 @@ def add_results(ingest: Ingest, piece: Piece, entries: NDArray[Any], steps: NDAr
     """Add the steps that left documents of a piece out, and the hashes of their words, to their entries."""
     entries["step"], entries["place"] = steps, np.arange(piece.documents)
     if ingest.curation.duplicates == "drop":
-        keys = _unpacked(read_table(ingest.root / piece.file(_CONTENTS)), KEY)
+        keys = _unpacked(read_table(ingest.root / piece.file(_CONTENTS)))
         entries["words"][keys["ordinal"]] = np.stack([keys["high"], keys["low"]], axis=1)
 
 

@@ -18,6 +18,7 @@ from streaming_jsmf.ingestion.in_memory import Location
 from streaming_jsmf.ingestion.sources.listing import find_files
 from streaming_jsmf.ingestion.sources.protocol import PATH_OPTIONS
 from streaming_jsmf.ingestion.tokens.stop_words import LANGUAGES, NONE
+from streaming_jsmf.storage.objects import of_each_file
 from streaming_jsmf.storage.paths import StorePath, is_free, is_url, normalize, state_of
 from streaming_jsmf.storage.results import package_versions
 
@@ -32,7 +33,8 @@ def what_is_asked(source: Location, request: IngestRequest) -> str:
     """Fingerprint of the options and the status of all files of a source; "" if other files or code matter, too."""
     if source.sha256 is not None or source.path.lower().endswith(".toml") or _reads_others(request):
         return ""
-    states = {path: _state(path) for path in find_files(source.path)}
+    files = [*find_files(source.path)]
+    states = dict(zip(files, of_each_file(_state, files), strict=True))
     if not all(states.values()):
         return ""
     return fingerprint(

@@ -55,7 +55,7 @@ def write_piece(ingest: Ingest, item: tuple[str, Piece]) -> Record:
     chosen = read_table(ingest.root / f"{step}.words").column("word").combine_chunks()
     new_ids = word_ids(_words_of(ingest, piece), chosen).astype(np.int32)  # -1 for dropped words
     documents, tokens = np.zeros(len(STEPS), np.int64), np.zeros(len(STEPS))
-    all_steps, empty = left_out(ingest, piece), 0
+    all_steps, empty = left_out(ingest, piece.index, piece.documents), 0
     entries = np.zeros(piece.documents if step == WRITE and ingest.recorded else 0, ENTRY)
 
     def fill(writer: ShardWriter) -> None:

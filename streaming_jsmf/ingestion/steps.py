@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.manifest import PHRASES, CorpusTotals, Dropped, ShardEntry, as_number
 from streaming_jsmf.corpus.metadata import OWN_COLUMNS, free_name
+from streaming_jsmf.corpus.ranges import RANGE_BYTES
 from streaming_jsmf.corpus.shards import link_shards, task_directory, task_shards, total_counts
 from streaming_jsmf.corpus.vocabulary import WordCounts
 from streaming_jsmf.corpus.write import Origin, finish_directory, wanted_corpus
@@ -62,7 +63,7 @@ from streaming_jsmf.storage.tables import write_pieces, write_table
 
 logger = logging.getLogger(__name__)
 
-#: Memory of a task, in batches of text: copies of the batch, and the words and keys of a piece.
+#: Memory of a task that reads, in batches of text: copies of the batch, and the words and keys of a piece.
 _COPIES_OF_A_BATCH = 20
 
 #: Texts are refused if there are fewer, and they have more words on average.
@@ -96,7 +97,8 @@ def run_steps(planned: Ingest, execution: Execution, listener: Listener) -> Made
 
     def memory(n: int) -> int:
         # A list of items or words needs 100 bytes more per entry.
-        return (n * several + 1) * PROCESS_BYTES + n * _COPIES_OF_A_BATCH * limits.BATCH_BYTES
+        of_task = max(_COPIES_OF_A_BATCH * limits.BATCH_BYTES, RANGE_BYTES)
+        return (n * several + 1) * PROCESS_BYTES + n * of_task
 
     sources = [unit.path for unit in planned.units[:1]]
     with planned.folder.executor(memory, execution, listener, sources) as executor:

@@ -29,14 +29,12 @@ from streaming_jsmf.corpus.curation import (
 )
 from streaming_jsmf.corpus.totals import (
     merged,
-    ranges_of_hashes,
     sum_files,
     summed,
 )
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units
-from streaming_jsmf.ingestion.repeats import hash_values
 from streaming_jsmf.ingestion.sources.protocol import BadRecords
 from streaming_jsmf.ingestion.sources.values import listed
 from streaming_jsmf.ingestion.tokens.split import TokenLists, with_ngrams
@@ -57,7 +55,7 @@ from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.workspace import TaskFiles
 from streaming_jsmf.storage.paths import StorePath
-from streaming_jsmf.storage.tables import read_table, write_ranges
+from streaming_jsmf.storage.tables import read_table, write_table
 
 logger = logging.getLogger(__name__)
 
@@ -156,8 +154,8 @@ def counts_of(ingest: Ingest, executor: Executor, pieces: Sequence[Piece], kind:
     if kind == "forms" and ingest.source.tokenizer.options.stemmer is None:
         return []
     key = "form" if kind == "forms" else "word"
-    files = [piece.file(kind) for piece in pieces]
-    return sum_files(ingest.folder, executor, kind, files, key, ingest.ranges)
+    files, rows = [piece.file(kind) for piece in pieces], [piece.words for piece in pieces]
+    return sum_files(ingest.folder, executor, kind, files, rows, key)
 
 
 def word_counts(ingest: Ingest, totals: Sequence[StorePath]) -> Iterable[WordCounts]:
@@ -230,7 +228,8 @@ def with_found_phrases(ingest: Ingest, executor: Executor) -> Ingest:
     least = max(least_documents(given, n_documents) for given in (ingest.curation, automatic))
     n_tokens = sum(record["tokens"] for record in records)
     files = [name for record in records for name in sorted(record[FILES])]
-    totals = sum_files(ingest.folder, executor, "frequent", files, "word", ingest.ranges, least)
+    rows = [number for record in records for number in record["rows"]]
+    totals = sum_files(ingest.folder, executor, "frequent", files, rows, "word", least)
     frequent = WordCounts.of_tables([_frequent(counts, least) for counts in merged(totals)])
     paired = np.asarray(pc.match_substring(frequent.words, " "))
     found = sum((Counter(record["languages"]) for record in records), Counter[str]())
@@ -256,8 +255,7 @@ def count_group(ingest: Ingest, group: Group) -> Record:
     """Task: write the counts of a group of units, by range. Makes one pass over them."""
     files = TaskFiles(ingest.root, f"neighbors/{group.index:05d}")
     documents, tokens, languages = 0, 0.0, Counter[str]()
-    held: list[Any] = []
-    number = 0
+    held, rows = list[Any](), list[int]()
     with files.local() as directory:
         # The next pass quarantines bad records.
         bad = ((unit, BadRecords(ingest.on_bad_record, unit, ingest.source.place)) for unit in group.units)
@@ -269,25 +267,21 @@ def count_group(ingest: Ingest, group: Group) -> Record:
             batch.bags.count_words(frequency, total)
             held.append(pa.table({"word": words, "document_frequency": frequency, "term_count": total}))
             if sum(table.num_rows for table in held) >= TABLE_ROWS:
-                tokens += _write(ingest, held, directory, number)
-                held, number = [], number + 1
+                tokens += _write(held, directory, rows)
         if held:
-            tokens += _write(ingest, held, directory, number)
-    return {"documents": documents, "tokens": tokens, "languages": dict(languages), **files.record()}
+            tokens += _write(held, directory, rows)
+    read = {"documents": documents, "tokens": tokens, "rows": rows, "languages": dict(languages)}
+    return {**read, **files.record()}
 
 
-def _write(ingest: Ingest, held: Sequence[Any], directory: Path, number: int) -> float:
-    """Write counts of words and pairs; return the number of tokens of the words."""
+def _write(held: list[Any], directory: Path, rows: list[int]) -> float:
+    """Write counts of words and pairs, and note their number; return the number of tokens of the words."""
     table = summed(pa.concat_tables(held), "word")
-    write_words(directory / f"{number:04d}.words", table, ingest.ranges)
+    write_table(directory / f"{len(rows):04d}.words", table)
+    rows.append(table.num_rows)
+    held.clear()
     words = table.filter(pc.invert(pc.match_substring(table.column("word"), " ")))
     return float(pc.sum(words.column("term_count")).as_py() or 0)
-
-
-def write_words(path: Path, counts: Any, n_ranges: int) -> None:
-    """Write counts of words by range."""
-    words = counts.column("word").combine_chunks()
-    write_ranges(path, counts, ranges_of_hashes(hash_values(words)[:, 0], n_ranges), n_ranges)
 
 
 def _phrases(

@@ -25,6 +25,7 @@ LINE_EVERY = 25
 
 #: What stages do, for users, also those of a model; names of others, such as ``step-1``, may end in a number.
 WHAT = {
+    "plan": "looking at the files",
     "scatter": "sorting the counts by document",
     "phrases": "finding phrases",
     "frequent": "adding up pairs of words",
@@ -122,6 +123,28 @@ Listener: TypeAlias = Callable[[Event], None]
 
 def silent(event: Event) -> None:
     """Ignore the event."""
+
+
+def stage_of(listener: Listener, stage: str, unit: str) -> Callable[[Sequence[int], int], None]:
+    """Return what tells a listener about a stage, given the sizes of its parts and how many are done.
+
+    A stage of a single part is over before it can be shown.
+    """
+    began = 0.0
+
+    def tell(sizes: Sequence[int], done: int) -> None:
+        nonlocal began
+        if len(sizes) < 2:
+            return
+        if not done:
+            began = time.perf_counter()
+            listener(StageStarted(stage, sizes, frozenset(), unit))
+        else:
+            listener(PartitionCommitted(stage, done - 1, sizes[done - 1]))
+        if done == len(sizes):
+            listener(StageFinished(stage, time.perf_counter() - began))
+
+    return tell
 
 
 def combine(*listeners: Listener) -> Listener:

@@ -1,18 +1,20 @@
 """What is known of files while a command plans what it reads: their status and first bytes, each requested once.
 
 Planning looks at a file many times, to find its format, its layout, the names of its columns and its parts, and to
-identify it. Within ``planning()`` the first look is kept, so that files must not be written there.
+identify it. Within ``planning()`` the first look is kept, so that files must not be written there. Many files are
+looked at side by side (``storage.objects.of_each_file``).
 """
 
 from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 #: Bytes at the start of a file that are read at once, and of all starts that are held.
 HEAD, _HELD = 1 << 20, 64 << 20
@@ -20,37 +22,50 @@ HEAD, _HELD = 1 << 20, 64 << 20
 P = ParamSpec("P")
 T = TypeVar("T")
 
+#: Is called with the sizes of runs of files, and with how many of them have been looked at.
+Progress: TypeAlias = Callable[[Sequence[int], int], None]
+
+
+def silent(sizes: Sequence[int], done: int) -> None:
+    """Report no progress."""
+
 
 @dataclass
 class Known:
-    """Status of files behind URLs, first bytes of files, and what functions have found (``found_once``)."""
+    """Status of files behind URLs, first bytes of files, and what functions have found (``found_once``).
 
+    ``progress`` is told how many of the files have been divided.
+    """
+
+    progress: Progress
     statuses: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     heads: dict[Any, bytes] = field(default_factory=dict)
     results: dict[Any, Any] = field(default_factory=dict)
     n_bytes: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def head(self, key: Any, read: Callable[[], bytes]) -> bytes:
         """The first bytes of the file with a key, which ``read`` returns; those read first are dropped first."""
-        if key not in self.heads:
+        if (head := self.heads.get(key)) is None:
             head = read()
-            while self.heads and self.n_bytes + len(head) > _HELD:
-                self.n_bytes -= len(self.heads.pop(next(iter(self.heads))))
-            self.heads[key] = head
-            self.n_bytes += len(head)
-        return self.heads[key]
+            with self.lock:
+                while self.heads and self.n_bytes + len(head) > _HELD:
+                    self.n_bytes -= len(self.heads.pop(next(iter(self.heads))))
+                self.n_bytes += len(head) - len(self.heads.get(key, b""))
+                self.heads[key] = head
+        return head
 
 
 _known: ContextVar[Known | None] = ContextVar("known", default=None)
 
 
 @contextmanager
-def planning() -> Iterator[None]:
-    """Keep what is found out about files until the end of the outermost block."""
+def planning(progress: Progress = silent) -> Iterator[None]:
+    """Keep what is found out about files until the end of the outermost block, which may report ``progress``."""
     if _known.get() is not None:
         yield
         return
-    token = _known.set(Known())
+    token = _known.set(Known(progress))
     try:
         yield
     finally:
@@ -60,6 +75,12 @@ def planning() -> Iterator[None]:
 def known() -> Known | None:
     """What is known of files; None outside of ``planning``."""
     return _known.get()
+
+
+def progress() -> Progress:
+    """What is told about the progress of a plan."""
+    held = known()
+    return silent if held is None else held.progress
 
 
 def found_once(function: Callable[P, T]) -> Callable[P, T]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
+from contextvars import copy_context
 from io import BufferedReader
 from os import PathLike
 from pathlib import Path
@@ -17,11 +18,11 @@ from fsspec.spec import AbstractFileSystem
 from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, first_line, pass_on_machine
-from streaming_jsmf.storage.heads import HEAD, FromHead, SizedStream, known
+from streaming_jsmf.storage.heads import HEAD, FromHead, Progress, SizedStream, known, silent
 from streaming_jsmf.storage.local import local_name, require_regular
 
-#: Threads of ``in_threads``, which wait for I/O rather than compute.
-FILE_THREADS = 16
+#: Threads of ``in_threads``, which wait for I/O rather than compute, and those that look at the files of a source.
+FILE_THREADS, SOURCE_THREADS = 16, 32
 
 #: What ``state_of`` tells about a file; None if its file system has nothing that changes with the contents.
 State: TypeAlias = tuple[int | str | None, ...] | None
@@ -29,8 +30,11 @@ State: TypeAlias = tuple[int | str | None, ...] | None
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: Bytes of a file on a web server that are read at once.
+#: Bytes of a file on a web server, or of a source that is planned, that are read at once.
 _READ_BYTES = 4 << 20
+
+#: Reports of the progress of a plan.
+_REPORTS = 50
 
 #: fsspec option that controls the caching of listings.
 _UNCACHED = "use_listings_cache"
@@ -211,13 +215,15 @@ def open_object(path: str | PathLike[str] | UPath) -> Iterator[Any]:
     size: Any = status.get("size") if status.get("partial", True) else None
 
     def opened() -> Any:
+        if held is not None and size and not on_web:  # opening would ask for the status again
+            return BufferedReader(Ranges(path, size), _READ_BYTES)
         return Reached(OnWeb(fs, inner, size) if on_web and size else fs.open(inner, "rb"), path)
 
     def head() -> bytes:
+        if not on_web:
+            return bytes(asked("cat_file", path, start=0, end=min(HEAD, size)))
         with reaching(path), closing(opened()) as stream:
-            return bytes(
-                stream.read(min(HEAD, size)) if on_web else fs.cat_file(inner, start=0, end=min(HEAD, size))
-            )
+            return bytes(stream.read(min(HEAD, size)))
 
     if size is None or held is None:
         with closing(opened()) as stream:
@@ -297,7 +303,7 @@ def files_below(fs: Any, folder: str, depth: int | None = None) -> dict[str, Map
 class Ranges(SizedStream):
     """An object as a raw stream; each read is one request, and threads may read the same object."""
 
-    def __init__(self, path: UPath, size: int) -> None:
+    def __init__(self, path: str | PathLike[str] | UPath, size: int) -> None:
         super().__init__(size)
         self._path = path
 
@@ -328,7 +334,24 @@ def remove_objects(path: UPath, kept: Collection[str] = ()) -> None:
             path.fs.rm(names)
 
 
-def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+def in_threads(
+    function: Callable[[Item], Result], items: Sequence[Item], at_once: int = FILE_THREADS
+) -> list[Result]:
     """Apply ``function`` to all items in threads; returns results, or raises the first failure, in order."""
-    with ThreadPoolExecutor(max_workers=FILE_THREADS) as pool:
-        return list(pool.map(function, items))
+    contexts = [copy_context() for _ in items]  # with what is known while planning
+    with ThreadPoolExecutor(max_workers=at_once) as pool:
+        return list(pool.map(lambda context, item: context.run(function, item), contexts, items))
+
+
+def of_each_file(
+    function: Callable[[Item], Result], files: Sequence[Item], progress: Progress = silent
+) -> list[Result]:
+    """As ``in_threads``, for what is found out about the files of a source."""
+    found, step = list[Result](), max(SOURCE_THREADS, len(files) // _REPORTS)
+    runs = [files[start : start + step] for start in range(0, len(files), step)]
+    sizes = [*map(len, runs)]
+    progress(sizes, 0)
+    for done, run in enumerate(runs, 1):
+        found += in_threads(function, run, SOURCE_THREADS)
+        progress(sizes, done)
+    return found

@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -50,6 +51,7 @@ from streaming_jsmf.storage.objects import (
     open_url,
     reaching,
     remove_objects,
+    state_in,
     state_of_object,
     status_of,
     url_file_system,
@@ -260,15 +262,27 @@ def state_of(path: AnyPath | UPath) -> State:
 
 def file_names(directory: AnyPath) -> list[str]:
     """Return the sorted names of the files directly in a directory; empty if it does not exist."""
+    return list(file_states(directory))
+
+
+def file_states(directory: AnyPath) -> dict[str, State]:
+    """As ``file_names``, with what ``state_of`` tells about each file, from one listing."""
     folder = _on_disk(directory)
     if folder is not None:
-        return [name for name in names_in(folder) if is_no_directory(folder / name)]
+        found = {name: status(folder / name) for name in names_in(folder)}
+        return {
+            name: (each.st_size, each.st_mtime_ns) if stat.S_ISREG(each.st_mode) else None
+            for name, each in found.items()
+            if each is not None and not stat.S_ISDIR(each.st_mode)
+        }
     try:
         entries = asked("ls", directory, detail=True)
     except (FileNotFoundError, NotADirectoryError):
-        return []
-    files = (e["name"].rstrip("/") for e in entries if e["type"] == "file")
-    return sorted(file.rsplit("/", 1)[-1] for file in files if not str(directory).endswith(file))
+        return {}
+    files = {e["name"].rstrip("/"): state_in(e) for e in entries if e["type"] == "file"}
+    return {
+        file.rsplit("/", 1)[-1]: files[file] for file in sorted(files) if not str(directory).endswith(file)
+    }
 
 
 def fsync_directory(path: Path) -> None:

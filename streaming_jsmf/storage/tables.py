@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from io import BufferedReader
 from itertools import chain, pairwise
 from pathlib import Path
@@ -15,11 +16,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streaming_jsmf.errors import StoreError, pass_on_machine
-from streaming_jsmf.storage.objects import Ranges
+from streaming_jsmf.storage.objects import Ranges, asked
 from streaming_jsmf.storage.paths import StorePath, file_size, read_bytes, write_bytes
 
-#: Bytes of a request for a part of an object; larger parts are read whole.
-_READ_BYTES = 1 << 20
+#: Bytes of a request for an object, and for one of its parts; larger ones are read whole.
+_READ_BYTES, _PART_BYTES = 1 << 20, 1 << 18
 
 #: Metadata of a batch with its checksum, which Arrow does not have.
 _CHECKSUM = b"crc32"
@@ -36,17 +37,37 @@ def write_table(path: StorePath, table: Any, rows: int | None = None) -> None:
     write_bytes(path, sink.getvalue().to_pybytes())
 
 
-def write_ranges(path: Path, table: Any, ranges: NDArray[Any], number: int) -> None:
-    """Write the rows of a table by range, in their order, as one batch for each of a ``number`` of ranges."""
-    write_pieces(path, [(table, ranges)], number)
-
-
 def write_pieces(path: Path, pieces: Iterable[tuple[Any, NDArray[Any]]], number: int) -> None:
-    """Write tables with equal columns, each with the ranges of its rows, one after the other as ``write_ranges``."""
-    batches = (batch for table, ranges in pieces for batch in _by_range(table, ranges, number))
+    """Write the rows of tables with equal columns by range, in their order: of each table, one batch for each range."""
+    batches = _batches_of(pieces, number)
     first = next(batches, None)
     schema = pa.schema([]) if first is None else first.schema
-    _write(path, schema, chain([] if first is None else [first], batches))
+    batches = chain([] if first is None else [first], batches)
+    del first
+    _write(path, schema, batches)
+
+
+def write_merged(path: Path, pieces: Iterable[tuple[Any, NDArray[Any]]], number: int) -> None:
+    """As ``write_pieces``, with one batch for each range, which has the rows of all pieces; one piece is in memory."""
+    beside = path.with_suffix(".pieces")
+    write_pieces(beside, pieces, number)
+    with opened(beside) as source:
+        file = pa.ipc.open_file(source)
+        numbers = [range(i, file.num_record_batches, number) for i in range(number)]
+        _write(path, file.schema, (_merged(file, each) for each in numbers))
+    beside.unlink()
+
+
+def _merged(file: Any, numbers: Iterable[int]) -> Any:
+    batches = [checked(file.get_batch_with_custom_metadata(i)) for i in numbers]
+    # Empty tables have no batches.
+    return next(iter(pa.Table.from_batches(batches, file.schema).combine_chunks().to_batches()), batches[0])
+
+
+def _batches_of(pieces: Iterable[tuple[Any, NDArray[Any]]], number: int) -> Iterator[Any]:
+    for table, ranges in pieces:
+        yield from _by_range(table, ranges, number)
+        del table, ranges  # before the next piece is read
 
 
 def _by_range(table: Any, ranges: NDArray[Any], number: int) -> Iterator[Any]:
@@ -64,6 +85,7 @@ def _write(sink: Any, schema: Any, batches: Iterable[Any]) -> None:
     with pa.ipc.new_file(str(sink) if isinstance(sink, Path) else sink, schema) as writer:
         for batch in batches:
             write_checked(writer, batch)
+            del batch  # it may be a view of all of its piece
 
 
 def write_checked(writer: Any, batch: Any) -> None:
@@ -97,7 +119,7 @@ def read_table(path: StorePath) -> Any:
 
 def read_range(path: StorePath, number: int, of: int | None = None) -> Any:
     """Read one batch of a table, or that of each piece of ``write_pieces`` with so many ranges; as ``read_table``."""
-    with own_file(path), opened(path) as source:
+    with own_file(path), opened(path, parts=True) as source:
         file = pa.ipc.open_file(source)
         numbers = [number] if of is None else range(number, file.num_record_batches, of)
         return pa.Table.from_batches(
@@ -113,14 +135,31 @@ def table_batches(path: StorePath) -> Iterator[Any]:
 
 
 @contextmanager
-def opened(path: StorePath) -> Iterator[Any]:
-    """Open a file for Arrow. It is not mapped: pages of the whole file would count as memory of the process."""
+def opened(path: StorePath, *, parts: bool = False) -> Iterator[Any]:
+    """Open a file for Arrow. It is not mapped: pages of the whole file would count as memory of the process.
+
+    Of an object, ``parts`` take one request each, after one for the end with their places.
+    """
     if isinstance(path, Path):
         with pa.OSFile(str(path)) as file:
             yield file
     else:
-        with BufferedReader(Ranges(path, file_size(path)), _READ_BYTES) as stream:
+        raw = _WithEnd(path, file_size(path)) if parts else Ranges(path, file_size(path))
+        with BufferedReader(raw, _PART_BYTES if parts else _READ_BYTES) as stream:
             yield pa.PythonFile(stream, "r")
+
+
+class _WithEnd(Ranges):
+    """An object whose end is requested once."""
+
+    @cached_property
+    def _end(self) -> tuple[int, bytes]:
+        start = max(0, self._size - _PART_BYTES)
+        return start, bytes(asked("cat_file", self._path, start=start, end=self._size))
+
+    def read_at(self, size: int) -> bytes:
+        start, end = self._end
+        return end[self.position - start :][:size] if self.position >= start else super().read_at(size)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from streaming_jsmf.errors import first_line
 from streaming_jsmf.ingestion.sources.protocol import BadValue, UnreadableError
-from streaming_jsmf.ingestion.sources.streams import open_stream, read_pieces
+from streaming_jsmf.ingestion.sources.streams import alone_if_large, open_stream, read_pieces
 from streaming_jsmf.ingestion.sources.values import decode, encoding_hint, listed
 from streaming_jsmf.storage.paths import state_of
 
@@ -65,7 +65,8 @@ def read_document(path: str, encoding: str) -> Document:
 
     Raises UnreadableError if it is larger than ``LARGEST``, damaged, or has several lists of records.
     """
-    return _read(path, encoding, state_of(path) or object())
+    with alone_if_large(path):
+        return _read(path, encoding, state_of(path) or object())
 
 
 @lru_cache(1)

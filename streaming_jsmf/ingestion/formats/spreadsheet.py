@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import io
+import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -43,7 +44,8 @@ from streaming_jsmf.ingestion.sources.streams import (
 from streaming_jsmf.ingestion.sources.values import from_python, is_binary, listed
 from streaming_jsmf.storage.paths import state_of
 
-_MEMORY = 2 << 30  # bytes for a sheet
+_MEMORY = 2 << 30  # bytes for a sheet, of which threads load one at a time
+_LOADING = threading.Lock()
 
 _BATCH = 10_000  # rows
 
@@ -51,6 +53,7 @@ _BATCH = 10_000  # rows
 #: process if it gets none. Other errors are left to the real read.
 _TRIAL = """
 import io
+import threading
 from python_calamine import CalamineWorkbook
 try:
     book = CalamineWorkbook.from_filelike(io.BytesIO(sys.stdin.buffer.read()))
@@ -145,7 +148,7 @@ def _loaded(path: str, name: str, _: Any) -> tuple[Any, Any]:
     if data and not data.startswith((b"PK", b"\xd0\xcf\x11\xe0")):
         kind = other_kind(data) or ("no spreadsheet" if is_binary(data) else "plain text, such as CSV or TSV")
         raise UnreadableError(f"it is {kind}, whatever its name says; {RENAME}")
-    with read_as("a spreadsheet"):
+    with _LOADING, read_as("a spreadsheet"):
         if trial(_TRIAL, [name], _MEMORY, data=data):
             limit = f"{_MEMORY >> 30} GB of memory"
             raise UnreadableError(f"its sheet needs more than {limit}, or is damaged; save it as CSV")

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.bags import LARGEST_COUNT, Bags
+from streaming_jsmf.corpus.hashes import hash_values
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.repeats import hash_values
 from streaming_jsmf.ingestion.sources.matrices import row_cuts, too_large
 from streaming_jsmf.ingestion.sources.protocol import BadRecords, Batch, limits
 from streaming_jsmf.storage.paths import StorePath

@@ -31,6 +31,7 @@ from streaming_jsmf.ingestion.sources.streams import (
 )
 from streaming_jsmf.ingestion.sources.values import from_python, is_binary, listed
 from streaming_jsmf.storage.heads import found_once
+from streaming_jsmf.storage.objects import of_each_file
 
 _SAMPLE_RECORDS = 100  # of the first file
 
@@ -98,7 +99,8 @@ def contents_of(path: str) -> str:
 def suited(reader: str, paths: Sequence[str]) -> tuple[str, ...]:
     """Return the files that hold what a reader reads, whatever their names."""
     holding = _CONTENTS.get(reader, ())
-    return tuple(path for path in paths if holding and contents_of(path) in holding)
+    found = of_each_file(contents_of, paths) if holding else []
+    return tuple(path for path, held in zip(paths, found, strict=False) if held in holding)
 
 
 def contents(head: bytes) -> str:

@@ -22,6 +22,7 @@ from streaming_jsmf.ingestion.sources.streams import bare_suffix, of_first_reada
 from streaming_jsmf.ingestion.sources.values import id_name, require_columns
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
+from streaming_jsmf.storage.objects import of_each_file
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +116,10 @@ class TextSource(RecordFiles, TextReader):
     def units(self) -> Sequence[Unit]:
         """As of ``Reader``, without empty files of lines beside others, such as parts that Spark writes."""
         with suppress(UnreadableError):
-            filled = tuple(path for path in self.files if size_of(path) or is_parquet(path))
+            sizes = of_each_file(size_of, self.files)
+            filled = tuple(
+                path for path, size in zip(self.files, sizes, strict=True) if size or is_parquet(path)
+            )
             if 0 < len(filled) < len(self.files):
                 logger.warning("%d of %d files are empty", len(self.files) - len(filled), len(self.files))
                 return replace(self, files=filled).units()

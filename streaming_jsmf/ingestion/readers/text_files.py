@@ -1,10 +1,18 @@
-"""Texts and mail as files: a folder, or a zip or tar archive, with one document or several messages per file."""
+"""Texts and mail as files: a folder, or a zip or tar archive, with one document or several messages per file.
+
+A folder is listed once: units name their files.
+"""
 
 from __future__ import annotations
 
+import io
+import json
 import re
 import tarfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
 from typing import IO, Any, ClassVar
@@ -34,10 +42,13 @@ from streaming_jsmf.ingestion.sources.streams import (
     size_of,
 )
 from streaming_jsmf.ingestion.sources.values import decode, encoding_hint, is_binary, marked_encoding
+from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.storage.kinds import SOURCE, unsuitable
+from streaming_jsmf.storage.objects import SOURCE_THREADS, in_threads
 from streaming_jsmf.storage.paths import exists, is_url
 
 UNIT_FILES = 2000  # of a folder per task
+_SMALL = 1 << 20
 
 #: A document: its id, which is its path within the source, and its bytes or why they cannot be read.
 File = tuple[str, bytes | str]
@@ -58,18 +69,20 @@ class TextFilesSource(TextReader):
             raise unsuitable(self.root, SOURCE, "")
         if is_tar(self.root):
             return [Unit(self.root)]
-        count = len(self.listed())
-        if not count:
+        files = self.listed()
+        if not files:
             raise InputError(
                 f"no file at {self.root} matches {self.options.members!r}; give another glob with "
                 f"{option.members('GLOB')}"
             )
-        return group_units(self.root, [1] * count, UNIT_FILES)
+        units = self._grouped([path for path, _ in files])
+        return [replace(unit, files=_packed(files[unit.start : unit.stop])) for unit in units]
+
+    def _grouped(self, paths: Sequence[str]) -> list[Unit]:
+        return group_units(self.root, [1] * len(paths), UNIT_FILES)
 
     def place(self, unit: Unit, row: int) -> str:
-        if is_tar(self.root):
-            return f"{self.root}, file {row + 1}"
-        return self.listed()[unit.start + row][0]
+        return f"{self.root}, file {row + 1}" if is_tar(self.root) else _unpacked(unit)[row][0]
 
     @property
     def id_column(self) -> str:
@@ -121,13 +134,38 @@ class TextFilesSource(TextReader):
         return [(path, name) for path, name in found.items() if fnmatch(name, self.options.members)]
 
     def _plain(self, unit: Unit) -> Iterator[File]:
-        for path, name in self.listed()[unit.start : unit.stop]:
-            try:
-                is_inner = is_archive(path) and path != self.root
-                with open_raw(path) if is_inner else open_stream(path) as stream:
-                    yield from self.documents(name, stream)
-            except UnreadableError as error:
-                yield name, str(error)
+        files = _unpacked(unit)
+        for some in panels(len(files), SOURCE_THREADS):
+            paths = [path for path, _ in files[some]]
+            # Side by side, because an object store takes as long to answer as many small files take to read.
+            held = (
+                in_threads(self._small, paths, SOURCE_THREADS) if is_url(self.root) else [None] * len(paths)
+            )
+            for (path, name), data in zip(files[some], held, strict=True):
+                try:
+                    with self._opened(path) if data is None else io.BytesIO(data) as stream:
+                        yield from self.documents(name, stream)
+                except UnreadableError as error:
+                    yield name, str(error)
+
+    def _opened(self, path: str) -> AbstractContextManager[IO[bytes]]:
+        return open_raw(path) if is_archive(path) and path != self.root else open_stream(path)
+
+    def _small(self, path: str) -> bytes | None:
+        """Return the contents of a file; None if it is large or cannot be read."""
+        with suppress(UnreadableError), self._opened(path) as stream:
+            data = stream.read(_SMALL + 1)
+            return data if len(data) <= _SMALL else None
+        return None
+
+
+def _packed(files: Sequence[tuple[str, str]]) -> bytes:
+    """Paths and names of the files of a unit; both are alike, so that this takes a tenth of their bytes."""
+    return zlib.compress(json.dumps(files).encode())
+
+
+def _unpacked(unit: Unit) -> list[tuple[str, str]]:
+    return [(path, name) for path, name in json.loads(zlib.decompress(unit.files))]
 
 
 def files_in_tar(path: str, split: Callable[[str, IO[bytes]], Iterable[File]]) -> Iterator[File]:
@@ -188,12 +226,11 @@ class MailSource(TextFilesSource):
 
     reader = "mail"
 
-    def units(self) -> Sequence[Unit]:
+    def _grouped(self, paths: Sequence[str]) -> list[Unit]:
         """Return units of 2,000 files or, in a local folder, about 64 MB."""
-        units = super().units()
         if is_archive(self.root) or is_url(self.root):
-            return units
-        sizes = [max(size_of(path), limits.UNIT_BYTES // UNIT_FILES) for path, _ in self.listed()]
+            return super()._grouped(paths)
+        sizes = [max(size_of(path), limits.UNIT_BYTES // UNIT_FILES) for path in paths]
         return group_units(self.root, sizes, limits.UNIT_BYTES)
 
     def place(self, unit: Unit, row: int) -> str:

@@ -26,7 +26,14 @@ from streaming_jsmf.ingestion.sources.values import listed
 from streaming_jsmf.storage.heads import found_once
 from streaming_jsmf.storage.kinds import SOURCE, unsuitable
 from streaming_jsmf.storage.local import require_regular
-from streaming_jsmf.storage.objects import files_below, is_absence, keep_status, reason_of, status_of
+from streaming_jsmf.storage.objects import (
+    files_below,
+    is_absence,
+    keep_status,
+    of_each_file,
+    reason_of,
+    status_of,
+)
 from streaming_jsmf.storage.paths import AnyPath, file_system, is_chain, is_file, is_url, join, normalize
 
 logger = logging.getLogger(__name__)
@@ -75,12 +82,14 @@ def with_members(paths: Iterable[str]) -> tuple[str, ...]:
     An archive without files, or one that cannot be read, stays as it is; reading it reports the reason. Raises
     InputError if an archive has an archive, or two files of one name.
     """
-    return tuple(part for path in paths for part in _members_of(path) or [path])
+    paths = [*paths]
+    archives = [path for path in paths if path.lower().endswith(".zip") and not is_chain(path)]
+    members = dict(zip(archives, of_each_file(_members_of, archives), strict=True))
+    return tuple(part for path in paths for part in members.get(path) or [path])
 
 
+@found_once
 def _members_of(path: str) -> list[str]:
-    if is_chain(path) or not path.lower().endswith(".zip"):
-        return []
     names = sorted(names_in_zip(path))
     for name, following in zip_longest(names, names[1:]):
         if name == following:

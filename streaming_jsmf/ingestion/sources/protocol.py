@@ -24,7 +24,8 @@ from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
-from streaming_jsmf.storage.heads import HEAD
+from streaming_jsmf.storage.heads import HEAD, progress
+from streaming_jsmf.storage.objects import of_each_file
 
 if TYPE_CHECKING:  # numba takes .3 s to import
     from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
@@ -86,6 +87,7 @@ class Unit:
     ``start`` and ``stop`` are a range of row groups, bytes or rows, depending on the reader; 0 and 0 for a whole file.
     ``size`` is approximate bytes, for progress. ``notes`` say what was found out about the file, for the log, and
     ``layout`` how its records are written. ``first`` is the number of its first line or message in the file, if known.
+    ``files`` names the files of a unit of several, packed because tasks are sent with their units.
     """
 
     path: str
@@ -95,6 +97,7 @@ class Unit:
     notes: tuple[str, ...] = ()
     layout: Any = None
     first: int = 0
+    files: bytes = field(default=b"", repr=False)
 
 
 def grouped(weights: Sequence[int], target: int) -> Iterator[tuple[int, int, int]]:
@@ -352,16 +355,17 @@ class Reader(ABC):
         """Return all units in corpus order. Raises InputError if there is nothing to read."""
         if not self.files:
             raise InputError("there are no files to read; give at least one")
-        units: list[Unit] = []
-        for path in self.files:
-            try:
-                units += self.parts(path)
-            except UnreadableError:
-                units.append(Unit(path))  # reading reports the reason
+        units = [unit for parts in of_each_file(self._parts, self.files, progress()) for unit in parts]
         first = {note: unit.path for unit in reversed(units) for note in unit.notes}
         for note, path in reversed(first.items()):
             logger.warning("%s: %s", location(path), note)
         return units
+
+    def _parts(self, path: str) -> Sequence[Unit]:
+        try:
+            return self.parts(path)
+        except UnreadableError:
+            return [Unit(path)]  # reading reports the reason
 
     def parts(self, path: str) -> Sequence[Unit]:
         """Return the units of a file. Raises UnreadableError."""

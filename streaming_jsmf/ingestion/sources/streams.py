@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import weakref
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +25,7 @@ from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
 from streaming_jsmf.corpus.metadata import registers_pandas
 from streaming_jsmf.errors import InputError, StreamingJSMFError, first_line, pass_on_machine
 from streaming_jsmf.ingestion.sources.compression import CODECS, MAGIC, PIECE, STREAM_ERRORS, recoded
-from streaming_jsmf.ingestion.sources.protocol import UnreadableError
+from streaming_jsmf.ingestion.sources.protocol import UnreadableError, limits
 from streaming_jsmf.ingestion.sources.values import START, marked_encoding
 from streaming_jsmf.storage.local import local_name, require_regular
 from streaming_jsmf.storage.objects import Reached
@@ -41,6 +42,8 @@ from streaming_jsmf.storage.paths import (
 
 T = TypeVar("T")
 TABLE_PATTERNS = (*(f"*{suffix}" for suffix in PARQUET_SUFFIXES), "*.csv", "*.tsv", "*.dat", "*.txt")
+
+_WHOLE = threading.Lock()
 
 #: Limits the memory, in bytes, that the rest of a process may take.
 _LIMITED = """
@@ -101,6 +104,7 @@ def _codec(path: str, stream: Any) -> str:
     return next((codec for magic, codec in MAGIC.items() if start.startswith(magic)), "")
 
 
+@lru_cache(1 << 12)
 def file_name(path: str) -> Path:
     """Return the lower-case file name; in a chained URL, of ``first_link``."""
     return Path(first_link(path).lower())
@@ -261,6 +265,13 @@ def open_parquet_source(path: str) -> Iterator[Any]:
                 raise
             pass_on_machine(error)
             raise UnreadableError(describe(error)) from error
+
+
+@contextmanager
+def alone_if_large(path: str) -> Iterator[None]:
+    """Let one thread at a time read a large file whole, which takes several times its size."""
+    with _WHOLE if size_of(path) > limits.BATCH_BYTES else nullcontext():
+        yield
 
 
 def read_pieces(stream: Any, size: int, before: bytes = b"") -> tuple[bytes, str]:

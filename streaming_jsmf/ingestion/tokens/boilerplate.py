@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.ingestion.tokens.split import string_buffers
+from streaming_jsmf.corpus.hashes import string_buffers
 from streaming_jsmf.linalg.compiled import compiled
 
 #: A quoted line of mail. With the author's initials, "JD> so", it counts in mail only.

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.bags import Bags
+from streaming_jsmf.corpus.hashes import string_buffers
 from streaming_jsmf.linalg.compiled import compiled
 
 Form = Literal["NFC", "NFKC"]
@@ -79,18 +80,6 @@ def split_words(texts: Any, form: Form = "NFC") -> TokenLists:
     starts, lengths, words = _words_of(distinct, form)
     ends, found = _with_words(indptr, codes, starts, lengths, np.asarray(words.indices))
     return TokenLists(ends, found, words.dictionary)
-
-
-def string_buffers(texts: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Return offsets and bytes of an Arrow array of strings; offsets may start above 0, and bytes are not copied."""
-    kind = np.int64 if pa.types.is_large_string(texts.type) else np.int32
-    _, offsets, data = texts.buffers()
-    content = np.frombuffer(data or b"", np.uint8)
-    content.flags.writeable = False  # one type for compiled functions
-    if not offsets:
-        return np.zeros(1, np.int64), content
-    used = np.frombuffer(offsets, kind)[texts.offset : texts.offset + len(texts) + 1]
-    return used.astype(np.int64), content
 
 
 def _pieces(offsets: Any, data: Any) -> Any:

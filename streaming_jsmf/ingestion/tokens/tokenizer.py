@@ -19,6 +19,7 @@ from streaming_jsmf.config import BUILT_IN
 from streaming_jsmf.config.reading import TokenOptions
 from streaming_jsmf.corpus.curation import folded
 from streaming_jsmf.corpus.footer import is_list
+from streaming_jsmf.corpus.hashes import string_buffers
 from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
 from streaming_jsmf.ingestion.tokens.boilerplate import changed, split_passages, without_boilerplate
 from streaming_jsmf.ingestion.tokens.split import (
@@ -26,7 +27,6 @@ from streaming_jsmf.ingestion.tokens.split import (
     count_codes,
     given_tokens,
     split_words,
-    string_buffers,
     with_ngrams,
     with_phrases,
 )
