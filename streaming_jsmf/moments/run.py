@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.units import Partition, checked
+from streaming_jsmf.corpus.partition_jobs import run_on_partitions
+from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import (
@@ -24,7 +25,7 @@ from streaming_jsmf.jobs.checkpoints import (
 )
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.jobs.run import Job, Part, run_job
+from streaming_jsmf.jobs.run import Job, Part
 from streaming_jsmf.linalg.panels import panel_threads
 from streaming_jsmf.moments.integrity import discard_damaged_partials, remove_leftovers
 from streaming_jsmf.moments.manifest import StoreManifest, read_manifest, root_attributes
@@ -100,7 +101,7 @@ def _computed(
         for reduction, order in scans:
             known = discard_damaged_partials(checkpoints, order)
             parts = _parts(store, stage, order, known, load)
-            made = run_job(Job(checkpoints, reduction, parts, order), executor, known)
+            made = run_on_partitions(Job(checkpoints, reduction, parts, order), executor, known)
             history += checkpoints.history(order.keys, made)
         with single_blas_thread(), panel_threads(executor.threads_here):
             final = stage.final(store, (checkpoints.read_fold(order.total) for _, order in scans))
@@ -154,6 +155,6 @@ def _parts(
     complete = all(key in known or i in held for i, key in enumerate(order.keys))
     sources = [None] * len(partitions) if complete else stage.sources(store, load)
     return tuple(
-        checked(Part(key, each.nonzeros, source, each.model_dump(include={"nonzeros", "rows", "content"})))
+        Part(key, each.nonzeros, source, each.model_dump(include={"nonzeros", "rows", "content"}))
         for key, each, source in zip(order.keys, partitions, sources, strict=True)
     )
