@@ -111,21 +111,15 @@ def shard_name(unit: WorkUnit, root: str) -> str:
 
 def list_units(corpus: Corpus) -> tuple[WorkUnit, ...]:
     """List the work units of a corpus by shard name and row group, without empty row groups. Reads no files."""
-    return tuple(
-        WorkUnit(
-            corpus.shard_path(shard),
-            number,
-            group.rows,
-            group.nonzeros,
-            content_of(shard.sha256, number),
-            sha256=shard.sha256,
-            state=shard.state,
-            hashed=ShardCheck(corpus.shard_path(shard), shard.sha256, shard.state).is_known(),
-        )
-        for shard in corpus.shards
-        for number, group in enumerate(shard.row_groups)
-        if group.rows
-    )
+    found = []
+    for shard in corpus.shards:
+        path = corpus.shard_path(shard)
+        hashed = ShardCheck(path, shard.sha256, shard.state).is_known()
+        for number, group in enumerate(shard.row_groups):
+            if group.rows:
+                sizes, content = (number, group.rows, group.nonzeros), content_of(shard.sha256, number)
+                found.append(WorkUnit(path, *sizes, content, None, shard.sha256, shard.state, hashed))
+    return tuple(found)
 
 
 def content_of(sha256: str, row_group: int, only: LabelFilter | None = None) -> str:
