@@ -49,7 +49,7 @@ def run_on_partitions(job: Job, executor: Executor, committed: Committed | None 
         parts[number] = replace(parts[number], source=replace(partition, units=units), checks=shared)
     place = job.checkpoints.place_of_inputs()
     if executor.sends and lacking:
-        _send_references(parts, [*lacking], place / PACKED, job.checkpoints.hint)
+        _refer_to_list(parts, [*lacking], place / PACKED, job.checkpoints.hint)
     found = run_job(replace(job, parts=parts), executor, committed)
     for check in uses:
         check.passed()
@@ -58,8 +58,8 @@ def run_on_partitions(job: Job, executor: Executor, committed: Committed | None 
     return found
 
 
-def _send_references(parts: list[Part], numbers: Sequence[int], path: StorePath, hint: str) -> None:
-    """Let these parts refer to a list of their units, which is written to ``path``."""
+def _refer_to_list(parts: list[Part], numbers: Sequence[int], path: StorePath, hint: str) -> None:
+    """Let the parts with these numbers refer to a list of their units, which is written to ``path``."""
     partitions = [parts[number].source for number in numbers]
     listed = UnitList.written(path, (unit for partition in partitions for unit in partition.units), hint)
     bounds = pairwise(accumulate((len(partition.units) for partition in partitions), initial=0))
