@@ -429,19 +429,45 @@ def test_nothing_of_a_shard_with_another_hash_is_committed(scheduler: str, tmp_p
     assert open_moments(tmp_path / "m").digests() == open_moments(tmp_path / "whole").digests()
 
 
-def test_partitions_grow_with_the_size_of_their_results() -> None:
-    """Committing and folding moves 27 bytes an entry, and reading 1.8 a nonzero; there are at least 64 partitions."""
-    for nonzeros, n_words, topics, share in (
-        (435_000_000_000, 1_000_000, 100, 0.25),
-        (435_000_000_000, 50_000, 50, 0.25),
-        (10_000_000_000, 50_000, 50, 0.25),
-        (435_000_000_000, 1_000_000, 500, 1.2),  # 64 partitions
-    ):
-        settings = ScanSettings(max_topics=topics)
-        partitions = -(-nonzeros // settings.partition_budget(nonzeros, n_words))
-        moved = 27 * n_words * settings.basis_width * partitions
-        assert moved <= 1.05 * share * 2 * 1.8 * nonzeros
-        assert partitions >= 64
+@pytest.mark.parametrize(
+    ("documents", "n_words", "topics", "expected"),
+    [
+        (10**10, 100_000, 100, 10_000),  # ten for each of 1,000 workers
+        (10**10, 50_000, 50, 10_000),
+        (10**11, 50_000, 50, 10_000),
+        (10**10, 1_000_000, 100, 1_250),
+        (10**10, 1_000_000, 500, 250),
+        (10**9, 100_000, 100, 1_172),
+        (10**9, 1_000_000, 500, 64),
+    ],
+)
+def test_large_corpora_have_partitions_for_many_workers(
+    documents: int, n_words: int, topics: int, expected: int
+) -> None:
+    """Committing and folding moves ten bytes an entry of their results, reading 1.8 a nonzero."""
+    settings, nonzeros = ScanSettings(max_topics=topics), 75 * documents
+    partitions = -(-nonzeros // settings.partition_budget(nonzeros, n_words))
+    assert partitions == expected
+    assert partitions == 64 or 10 * n_words * settings.basis_width * partitions <= 2 * 1.8 * nonzeros
+
+
+@given(
+    nonzeros=st.integers(0, 64 * 64_000_000),
+    n_words=st.integers(1, 2_000_000),
+    topics=st.integers(1, 500),
+    range_finder=st.sampled_from(["sample", "halko"]),
+)
+def test_partitions_of_corpora_below_four_billion_nonzeros_stay(
+    nonzeros: int, n_words: int, topics: int, range_finder: Any
+) -> None:
+    """They are part of what determines the bits of a store."""
+    settings = ScanSettings(max_topics=topics, range_finder=range_finder)
+    most = max(nonzeros // 64, 200 * n_words, 8_000_000)
+    width = settings.basis_width if range_finder == "sample" else settings.sketch_width
+    most = min(most, max(64_000_000, 32 * n_words * width))
+    count = -(-nonzeros // most)
+    expected = most if count == 1 or count % 2 == 0 else -(-nonzeros // (count + 1))
+    assert settings.partition_budget(nonzeros, n_words) == expected
 
 
 def test_a_product_in_panels_has_the_bits_of_a_whole_one(
