@@ -47,7 +47,8 @@ _setting = partial(setting, group=SCAN, rare=True)
 partition_setting = partial(
     _setting,
     None,
-    absent="the larger of total / 64 and 200 per word, between 8 M and 64 M (6 per word and topic or total / 10,000 if more)",
+    absent="the larger of total / 64 and 200 per word, between 8 M and 64 M (6 per word and topic or total / 10,000 "
+    "if more)",
     ge=1,
 )
 share_setting = partial(

@@ -34,6 +34,7 @@ from streaming_jsmf.moments.records import WORDS, Records
 from streaming_jsmf.moments.stages import stages_of
 from streaming_jsmf.moments.stages.base import Stage
 from streaming_jsmf.storage.arrays import Variable, create_group, replace_attributes, write_arrays
+from streaming_jsmf.storage.large_arrays import large_arrays_in_files
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.storage.results import package_versions, utc_now
 from streaming_jsmf.timing import span
@@ -103,7 +104,7 @@ def _computed(
             parts = _parts(store, stage, order, known, load)
             made = run_on_partitions(Job(checkpoints, reduction, parts, order), executor, known)
             history += checkpoints.history(order.keys, made)
-        with single_blas_thread(), panel_threads(executor.threads_here):
+        with single_blas_thread(), panel_threads(executor.threads_here), large_arrays_in_files():
             final = stage.final(store, (checkpoints.read_fold(order.total) for _, order in scans))
         return final, history
 
