@@ -11,7 +11,7 @@ import math
 import os
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -42,6 +42,11 @@ def large_arrays_in_files() -> Iterator[None]:
     finally:
         with _lock:
             _inside -= 1
+
+
+def bytes_in_memory(sizes: Iterable[int]) -> int:
+    """Bytes of memory of large arrays of these sizes."""
+    return sum(size for size in sizes if size < FILE_BYTES)
 
 
 def large_empty(shape: Sequence[int], dtype: DTypeLike = np.float64) -> NDArray[Any]:
