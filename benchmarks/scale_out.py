@@ -17,7 +17,8 @@ sequential combinations, `scheduler` that of the scheduler, `records` the time t
 each partition. `disk` is the maximum size of temporary results in the store, `moved` the bytes of commits relative to
 those read of the corpus.
 
-The last table is measured rather than simulated: size and time of building the graphs.
+The last table is measured rather than simulated: seconds of planning the partitions of such corpora, in shards of 15
+row groups, and of building the graph of their first pass, and its size.
 """
 
 from __future__ import annotations
@@ -25,9 +26,8 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import pickle
+import tempfile
 import time
-import tracemalloc
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cache
@@ -35,49 +35,56 @@ from pathlib import Path
 from typing import Any
 
 import click
+import cloudpickle
 from dask.order import order as dask_order
 
-from benchmarks.replay import Costs, Load, Machine, Replay, Replayed, Task
+from benchmarks.replay import ROW_GROUP_NONZEROS, Costs, Load, Machine, Replay, Replayed, Task
 from benchmarks.stage_costs import NONZEROS, measure, scheduler_seconds, wide
 from streaming_jsmf import ScanSettings
 from streaming_jsmf.config.scan import SAMPLED_DOCUMENTS
-from streaming_jsmf.jobs.checkpoints import PartialResult
+from streaming_jsmf.corpus.footer import RowGroup, Shard
+from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.corpus.partition_jobs import run_on_partitions
+from streaming_jsmf.corpus.units import list_units, partition_part, plan_partitions
+from streaming_jsmf.jobs.checkpoints import Checkpoints, Committed
+from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.order import FoldOrder, FoldStep
 from streaming_jsmf.jobs.run import Job, Part
 from streaming_jsmf.moments.memory import held_bytes
+from streaming_jsmf.moments.stages.sums import SumsReduction
 from streaming_jsmf.storage.objects import FILE_THREADS
 
-
-class NothingDone:
-    """Checkpoints of a scan that has not started, to build its graph."""
-
-    store, stage = "", "replayed"
+#: Row groups and documents of a shard of a large corpus.
+SHARD_GROUPS, SHARD_DOCUMENTS = 15, 15 * ROW_GROUP_NONZEROS // NONZEROS
 
 
-class NamedStage:
-    """Placeholder for a reduction that is never run."""
-
-    name = "replayed"
-
-    def compute(self, source: Any, /) -> PartialResult:
-        raise NotImplementedError
-
-    def fold(self, folded: PartialResult | None, partial: PartialResult, /) -> PartialResult:
-        raise NotImplementedError
+def key_of_part(number: int) -> str:
+    return f"{number:032x}"
 
 
-def fold_graph(n_partitions: int, workers: int) -> dict[Any, Any]:
-    """The graph of a scan with this many partitions: key -> Dask task."""
-    keys = tuple(f"{number:032x}" for number in range(n_partitions))
-    parts = [Part(key, 1) for key in keys]
-    job = Job(NothingDone(), NamedStage(), parts, FoldOrder(keys, ""))  # type: ignore[arg-type]
-    return dict(job.graph(workers).__dask_graph__())  # type: ignore[union-attr]
+def first_pass(parts: Sequence[Part], store: Path = Path("moments")) -> Job:
+    """The first pass of a scan over these parts."""
+    order = FoldOrder(tuple(part.key for part in parts), "")
+    checkpoints = Checkpoints(store, "sums", "run again", verb="scan")
+    return Job(checkpoints, SumsReduction(1, ScanSettings()), parts, order)
+
+
+class Built(Exception):
+    """Carries a graph out of the job that would have computed it."""
+
+
+class Builder(Executor):
+    """Ends a job when its graph is built."""
+
+    def compute(self, tasks: Any, *_: Any) -> None:
+        raise Built(tasks)
 
 
 @cache
 def graph_tasks(n_partitions: int, workers: int) -> tuple[Task, ...]:
     """The real graph as input of the simulator, in the order of Dask's priorities."""
-    graph = fold_graph(n_partitions, workers)
+    parts = [Part(key_of_part(number), 1) for number in range(n_partitions)]
+    graph = dict(first_pass(parts).graph(workers, Committed()).__dask_graph__())  # type: ignore[union-attr]
     places = dask_order(graph)
     by_priority = sorted(graph, key=places.__getitem__)
     numbers = {key: number for number, key in enumerate(by_priority)}
@@ -119,32 +126,42 @@ def replay(costs: Costs, documents: float, budget: int | None, on: Machine) -> R
     )
 
 
-def weigh_graphs(counts: Sequence[int], workers: int) -> list[dict[str, float]]:
-    """CPU seconds to build graphs, their size in memory and their pickled size."""
-    rows = []
-    for count in counts:
-        started = time.process_time()
-        fold_graph(count, workers)
-        seconds = time.process_time() - started
-        # Built again, because memory tracing triples the time.
-        tracemalloc.start()
-        graph = fold_graph(count, workers)
-        held = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        rows.append(
-            {
-                "partitions": count,
-                "tasks": len(graph),
-                "seconds": seconds,
-                "bytes": held,
-                "sent": len(pickle.dumps(graph)),
-            }
-        )
-    return rows
+def large_corpus(documents: float) -> Corpus:
+    """A corpus of that size, as it is known when it is open."""
+    groups = (RowGroup(SHARD_DOCUMENTS // SHARD_GROUPS, ROW_GROUP_NONZEROS),) * SHARD_GROUPS
+    nonzeros = SHARD_GROUPS * ROW_GROUP_NONZEROS
+    shards = tuple(
+        Shard(f"part-{n:05d}", SHARD_DOCUMENTS, nonzeros, 1, key_of_part(n) * 2, groups, (1, 2**60 + n))
+        for n in range(max(1, round(documents / SHARD_DOCUMENTS)))
+    )
+    return Corpus("corpus", shards, 1, "", "")
 
 
-def measured(words: int, max_topics: int) -> tuple[list[Costs], float]:
-    return measure(100_000, words, max_topics), scheduler_seconds()
+def weigh(documents: float, words: int, max_topics: int, workers: int) -> dict[str, float]:
+    """Seconds of planning partitions and of building the graph of their first pass, and its size."""
+    corpus, settings = large_corpus(documents), ScanSettings(max_topics=max_topics)
+    started = time.process_time()
+    partitions = plan_partitions(list_units(corpus), settings.partition_budget(corpus.nonzeros, words))
+    planned = time.process_time()
+    parts = [partition_part(key_of_part(number), partition) for number, partition in enumerate(partitions)]
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            run_on_partitions(first_pass(parts, Path(folder)), Builder({}, workers), Committed())
+        except Built as built:
+            (graph,) = built.args
+        return {
+            "documents": documents,
+            "partitions": len(parts),
+            "tasks": len(dict(graph.__dask_graph__())),
+            "planned": planned - started,
+            "built": time.process_time() - planned,
+            "sent": len(cloudpickle.dumps(graph)),
+            "listed": sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file()),
+        }
+
+
+def measured(documents: int, words: int, max_topics: int) -> tuple[list[Costs], float]:
+    return measure(documents, words, max_topics), scheduler_seconds()
 
 
 def read_costs(path: Path) -> tuple[list[Costs], float]:
@@ -154,7 +171,7 @@ def read_costs(path: Path) -> tuple[list[Costs], float]:
 
 
 def numbers(text: str) -> list[float]:
-    return [float(item) for item in text.split(",")]
+    return [float(item) for item in text.split(",") if item]
 
 
 def replayed(
@@ -181,13 +198,18 @@ def replayed(
     return rows
 
 
-def weighed() -> list[dict[str, float]]:
-    click.echo("\n| partitions | tasks | CPU seconds to build | MB held | MB sent |\n" + "|---" * 5 + "|")
-    graphs = weigh_graphs((1_000, 10_000, 100_000), 512)
+def weighed(documents: Sequence[float], words: int, max_topics: int) -> list[dict[str, float]]:
+    """Print and return a row per corpus size."""
+    click.echo(
+        "\n| documents | partitions | tasks | CPU s of planning | of the graph | MB sent | bytes a task | "
+        "MB of the list of units |\n" + "|---" * 8 + "|"
+    )
+    graphs = [weigh(number, words, max_topics, 512) for number in documents]
     for graph in graphs:
         click.echo(
-            f"| {graph['partitions']:,} | {graph['tasks']:,} | {graph['seconds']:.1f} | {graph['bytes'] / 1e6:.0f} | "
-            f"{graph['sent'] / 1e6:.0f} |"
+            f"| {graph['documents']:.0e} | {graph['partitions']:,} | {graph['tasks']:,} | {graph['planned']:.1f} | "
+            f"{graph['built']:.1f} | {graph['sent'] / 1e6:.2f} | {graph['sent'] / graph['tasks']:,.0f} | "
+            f"{graph['listed'] / 1e6:.2f} |"
         )
     return graphs
 
@@ -207,6 +229,13 @@ def weighed() -> list[dict[str, float]]:
 )
 @click.option("--words", default=50_000, show_default=True, help="Words of the corpus used to measure costs.")
 @click.option("--max-topics", default=50, show_default=True)
+@click.option(
+    "--measured",
+    "sample",
+    default=100_000,
+    show_default=True,
+    help="Documents of the corpus used to measure costs.",
+)
 @click.option(
     "--bandwidth", default=200e6, show_default=True, help="Bytes per second of the store, per worker."
 )
@@ -238,6 +267,7 @@ def main(
     partitions: str,
     words: int,
     max_topics: int,
+    sample: int,
     bandwidth: float,
     latency: float,
     wide_topics: str,
@@ -245,7 +275,7 @@ def main(
     target: Path | None,
 ) -> None:
     if known is None:
-        stages, scheduler = measured(words, max_topics)
+        stages, scheduler = measured(sample, words, max_topics)
         base = next(costs for costs in stages if costs.stage == "scan 2")
         stages += [wide(base, int(topics)) for topics in numbers(wide_topics)]
     else:
@@ -263,7 +293,7 @@ def main(
     machines = [Machine(int(count), scheduler, bandwidth, latency) for count in numbers(workers)]
     budgets = [int(number) for number in numbers(partitions)] if partitions else [None]
     rows = replayed(stages, numbers(documents), budgets, machines)
-    graphs = weighed()
+    graphs = weighed(numbers(documents), words, max_topics)
     if target is not None:
         target.write_text(
             json.dumps(

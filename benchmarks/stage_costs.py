@@ -175,14 +175,14 @@ def scheduler_seconds(tasks: int = 4000) -> float:
     from distributed import Client, LocalCluster
 
     graph = TaskGraph()
-    waiting = graph.delayed([graph.add(_nothing) for _ in range(tasks)])
+    waiting = graph.delayed([graph.add(f"nothing-{number}", _nothing) for number in range(tasks)])
     with (
         LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         client.compute(waiting).result()
         graph = TaskGraph()
-        waiting = graph.delayed([graph.add(_nothing) for _ in range(tasks)])
+        waiting = graph.delayed([graph.add(f"nothing-{number}", _nothing) for number in range(tasks)])
         started = time.process_time()
         client.compute(waiting).result()
         return (time.process_time() - started) / tasks

@@ -60,14 +60,18 @@ def reserve_less() -> None:
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
-def shortage(data: int = 0, workers: int = 0) -> str | None:
-    """Describe the memory needed for ``data`` bytes and the limit that it exceeds; None if the limits suffice."""
+def shortage(data: int = 0, workers: int = 0, mapped: int = 0) -> str | None:
+    """Describe the memory needed for ``data`` bytes and the limit that it exceeds; None if the limits suffice.
+
+    ``mapped`` are bytes of files that are mapped into memory, which only one of the limits counts.
+    """
     pages = Path("/proc/self/statm")
     held = pages.read_text(encoding="ascii").split() if pages.exists() else []
     for name, kind, field, libraries in _LIMITS:
         allowed = resource.getrlimit(kind)[0]
         used = int(held[field]) * resource.getpagesize() if held else 0
         needed = max(libraries, used) + data + workers * _WORKER_BYTES
+        needed += mapped * (kind == resource.RLIMIT_AS)
         if allowed != resource.RLIM_INFINITY and needed > allowed:
             return f"about {needed / _MIB:,.0f} MiB with its libraries, and {name} allows {allowed / _MIB:,.0f} MiB"
     return None

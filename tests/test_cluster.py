@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import dask
 import numpy as np
 import psutil
 import pytest
+from dask.utils import key_split
 from distributed import Client, LocalCluster
 from distributed.protocol import serialize
 from sklearn.base import clone
@@ -29,7 +31,9 @@ from threadpoolctl import threadpool_info
 
 import streaming_jsmf as sj
 from streaming_jsmf import Execution, ScanSettings, open_corpus, scan
+from streaming_jsmf.corpus.footer import RowGroup, Shard
 from streaming_jsmf.jobs.order import FAN_IN
+from streaming_jsmf.jobs.run import commit_part
 from streaming_jsmf.moments.store import read_store
 from tests.corpora import planted, write_corpus
 from tests.dask_processes import (
@@ -40,8 +44,9 @@ from tests.dask_processes import (
     with_another_version,
     without_the_package,
 )
-from tests.outcomes import Outcome
+from tests.outcomes import Outcome, called
 from tests.processes import PATIENCE, Process, command, ended, finished, started, wait_until
+from tests.verbs import lines, texts
 
 pytestmark = pytest.mark.cluster
 
@@ -603,6 +608,79 @@ def test_thousands_of_partitions_make_a_small_graph(tmp_path: Path, monkeypatch:
         _, frames = serialize(task)
         # Paths of temporary directories, which have any length, are in it.
         assert sum(len(frame) for frame in frames) < 2500, "one of them, as a worker gets it"
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [10**8, pytest.param(10**9, marks=pytest.mark.slow), pytest.param(10**10, marks=pytest.mark.campaign)],
+)
+def test_a_task_of_a_billion_documents_is_small(
+    documents: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The graph of the first pass over shards of 15 row groups of a million nonzeros, with the usual partitions."""
+
+    def capture(*collections: Any, **_: Any) -> None:
+        raise Captured(collections)
+
+    groups = (RowGroup(13_334, 1_000_000),) * 15
+    shards = tuple(
+        Shard(f"documents/part-{n:05d}.parquet", 200_010, 15_000_000, 1, f"{n:064x}", groups, (1, 2**60 + n))
+        for n in range(documents // 200_000)
+    )
+    corpus = replace(open_corpus(write_corpus(tmp_path / "c", np.ones((50, 4), np.int64))), shards=shards)
+    assert corpus.n_documents >= documents
+    monkeypatch.setattr(dask, "compute", capture)
+    with pytest.raises(Captured) as caught:
+        scan(corpus, tmp_path / "m", ScanSettings(max_topics=2), Execution("processes", 2))
+    (last,) = caught.value.args[0]
+    tasks = dict(last.__dask_graph__())
+    parts = [task for task in tasks.values() if task.args[1] is commit_part]
+    assert len(parts) == len(read_store(tmp_path / "m").manifest.partitions) >= 64
+    assert len(cloudpickle.dumps(last)) / len(tasks) < 400, "all of it, as the client sends it"
+    sizes = [sum(map(len, serialize(task)[1])) for task in (*parts[:3], *parts[-3:])]
+    assert max(sizes) < 2000, "one of them, as a worker gets it"
+    (first, *_) = parts
+    sent = pickle.loads(pickle.dumps(first.args[4].source))
+    assert [*sent.units] == [*first.args[4].source.units]
+    assert sum(unit.nonzeros for unit in sent.units) == sent.nonzeros
+    known = read_store(tmp_path / "m").manifest.partitions[0]
+    assert (sent.content, sent.rows, sent.nonzeros) == (known.content, known.rows, known.nonzeros)
+
+
+def test_dashboards_show_verb_stage_and_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask shows the keys of tasks, and groups them by the words with which they begin."""
+    keys, compute = list[str](), dask.compute
+
+    def noting(*tasks: Any, **options: Any) -> Any:
+        keys.extend(dict(tasks[0].__dask_graph__()))
+        return compute(*tasks, **options)
+
+    monkeypatch.setattr(dask, "compute", noting)
+    place, one = tmp_path / "p", ("--scheduler", "synchronous")
+    place.mkdir()
+    texts(place / "texts")
+    for line in lines(place, *one)[:6]:
+        assert called(*line).code == 0
+    simulated = f"simulate {place}/s --documents 20 --vocabulary-size 9 --topics 2"
+    assert called(*simulated.split(), *one).code == 0
+    shown = {re.sub("-[0-9a-f]{16}$", "", key) for key in keys}
+    for name in (
+        *(
+            "ingest-read-0000",
+            "ingest-write-0000",
+            "scan-sums-0002",
+            "scan-sums-fold-0000-0004",
+            "transform-0000",
+        ),
+        *("scan-projection-0000", "polish-draw-0001", "evaluate-counts-fold-0000-0004", "simulate-0000"),
+    ):
+        assert name in shown, " ".join(sorted(shown))
+    assert {"scan-sums", "scan-sums-fold", "polish-draw", "evaluate-counts", "transform"} <= set(
+        map(key_split, keys)
+    )
+    assert not [
+        key for key in shown if "commit" in key or not re.fullmatch("[a-z]+(-[a-z]+)*(-[0-9]+)*", key)
+    ]
 
 
 def test_results_of_tasks_are_tokens(

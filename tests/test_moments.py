@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import shlex
+import subprocess
 import tempfile
 from collections import Counter
 from dataclasses import replace
@@ -48,11 +51,14 @@ from streaming_jsmf.moments.stages import cooccurrence as stage_module
 from streaming_jsmf.moments.stages.eigenpairs import ProductReduction
 from streaming_jsmf.moments.stages.sums import SumsReduction
 from streaming_jsmf.moments.store import Moments, open_moments, read_store
-from streaming_jsmf.storage import arrays
+from streaming_jsmf.storage import arrays, large_arrays
 from streaming_jsmf.storage.arrays import read_array, write_array
+from streaming_jsmf.topics.infer import infer
+from streaming_jsmf.topics.store import read_model
 from tests import reference
 from tests.corpora import BAD_BAGS, Planted, planted, write_corpus, write_lists
-from tests.outcomes import Command, Outcome, refused
+from tests.outcomes import Command, Outcome, called, refused
+from tests.processes import command
 from tests.stores import SMALL, dense, digests, partial_names, scanned
 
 
@@ -429,19 +435,118 @@ def test_nothing_of_a_shard_with_another_hash_is_committed(scheduler: str, tmp_p
     assert open_moments(tmp_path / "m").digests() == open_moments(tmp_path / "whole").digests()
 
 
-def test_partitions_grow_with_the_size_of_their_results() -> None:
-    """Committing and folding moves 27 bytes an entry, and reading 1.8 a nonzero; there are at least 64 partitions."""
-    for nonzeros, n_words, topics, share in (
-        (435_000_000_000, 1_000_000, 100, 0.25),
-        (435_000_000_000, 50_000, 50, 0.25),
-        (10_000_000_000, 50_000, 50, 0.25),
-        (435_000_000_000, 1_000_000, 500, 1.2),  # 64 partitions
-    ):
-        settings = ScanSettings(max_topics=topics)
-        partitions = -(-nonzeros // settings.partition_budget(nonzeros, n_words))
-        moved = 27 * n_words * settings.basis_width * partitions
-        assert moved <= 1.05 * share * 2 * 1.8 * nonzeros
-        assert partitions >= 64
+@pytest.mark.parametrize(
+    ("documents", "n_words", "topics", "expected"),
+    [
+        (10**10, 100_000, 100, 10_000),  # ten for each of 1,000 workers
+        (10**10, 50_000, 50, 10_000),
+        (10**11, 50_000, 50, 10_000),
+        (10**10, 1_000_000, 100, 1_250),
+        (10**10, 1_000_000, 500, 250),
+        (10**9, 100_000, 100, 1_172),
+        (10**9, 1_000_000, 500, 64),
+    ],
+)
+def test_large_corpora_have_partitions_for_many_workers(
+    documents: int, n_words: int, topics: int, expected: int
+) -> None:
+    """Committing and folding moves ten bytes an entry of their results, reading 1.8 a nonzero."""
+    settings, nonzeros = ScanSettings(max_topics=topics), 75 * documents
+    partitions = -(-nonzeros // settings.partition_budget(nonzeros, n_words))
+    assert partitions == expected
+    assert partitions == 64 or 10 * n_words * settings.basis_width * partitions <= 2 * 1.8 * nonzeros
+
+
+@given(
+    nonzeros=st.integers(0, 64 * 64_000_000),
+    n_words=st.integers(1, 2_000_000),
+    topics=st.integers(1, 500),
+    range_finder=st.sampled_from(["sample", "halko"]),
+)
+def test_partitions_of_corpora_below_four_billion_nonzeros_stay(
+    nonzeros: int, n_words: int, topics: int, range_finder: Any
+) -> None:
+    """They are part of what determines the bits of a store."""
+    settings = ScanSettings(max_topics=topics, range_finder=range_finder)
+    most = max(nonzeros // 64, 200 * n_words, 8_000_000)
+    width = settings.basis_width if range_finder == "sample" else settings.sketch_width
+    most = min(most, max(64_000_000, 32 * n_words * width))
+    count = -(-nonzeros // most)
+    expected = most if count == 1 or count % 2 == 0 else -(-nonzeros // (count + 1))
+    assert settings.partition_budget(nonzeros, n_words) == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "options"),
+    [
+        (ScanSettings(max_topics=5, partition_nonzeros=4000, sample_share=0.5), {"correlations": "refined"}),
+        (ScanSettings(max_topics=5, partition_nonzeros=4000), {"anchors": "soft-clique"}),
+        (ScanSettings(max_topics=5, range_finder="halko"), {}),
+        (EXACT, {"rectify": "ap"}),
+    ],
+    ids=["sampled", "whole", "halko", "exact"],
+)
+def test_arrays_in_files_have_the_bits_of_those_in_memory(
+    settings: ScanSettings, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = write_corpus(tmp_path / "c", planted(900, 450, 6, length=60, seed=2).counts, row_group_rows=200)
+    made, mapped = list[Any](), np.memmap
+
+    def noting(*arguments: Any, **named: Any) -> Any:
+        made.append(mapped(*arguments, **named))
+        return made[-1]
+
+    def results(name: str) -> Any:
+        store = scan(corpus, tmp_path / name, settings, Execution("threads", 2))
+        model = infer(store, tmp_path / f"{name}-model", 4, max_iterations=8, **options)
+        return (
+            store.digests(),
+            {name: values.tolist() for name, values in model.arrays.items()},
+            model.metrics,
+        )
+
+    in_memory = results("memory")
+    monkeypatch.setattr(np, "memmap", noting)
+    monkeypatch.setattr(large_arrays, "FILE_BYTES", 4000)
+    assert results("files") == in_memory
+    assert len(made) > 8
+
+
+def test_a_full_temporary_folder_is_named(
+    corpus_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(large_arrays, "FILE_BYTES", 4000)
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    outcome = called("scan", corpus_path, tmp_path / "m", "--max-topics", 5)
+    assert outcome.code == 2
+    assert outcome.err.splitlines()[-1].endswith("set TMPDIR to a folder on a larger disk")
+    monkeypatch.undo()
+    assert called("scan", corpus_path, tmp_path / "m", "--max-topics", 5).code == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n_words", "topics"), [(30_000, 50), (30_000, 100), (60_000, 50)])
+def test_the_memory_of_an_inference_is_known_before_the_scan(
+    n_words: int, topics: int, tmp_path: Path
+) -> None:
+    """A preflight names it within a tenth of the peak of the process that infers, which records it in the model."""
+    corpus, sizes = tmp_path / "c", ("--vocabulary-size", n_words, "--topics", 60, "--zipf", 1)
+    assert called("simulate", corpus, "--documents", 150_000, *sizes).code == 0
+    outcome = called("fit", corpus, tmp_path / "f", "--topics", topics, "--memory", "1MB", "--no-polish")
+    assert outcome.code == 2
+    found = re.search(
+        r"the inference of \d+ topics needs about ([0-9.]+) MiB and --memory allows", outcome.err
+    )
+    assert found is not None, outcome.err
+    assert called("scan", corpus, tmp_path / "m", "--max-topics", topics).code == 0
+    run = command("infer", tmp_path / "m", tmp_path / "model", "--topics", topics, "--max-iterations", 7)
+    subprocess.run(run, check=True)
+    stages = read_model(tmp_path / "model", ()).provenance["stages"]
+    peak = max(stage["peak_memory"] for stage in stages.values()) / MIB
+    assert 0.9 < float(found[1]) / peak < 1.1
 
 
 def test_a_product_in_panels_has_the_bits_of_a_whole_one(

@@ -399,7 +399,9 @@ def chain(place: Path, options: Callable[[], list[str]]) -> tuple[dict[str, Any]
     shown, refused = {}, 0
     with small_limits():
         for line in CHAIN:
-            own = [] if line.endswith("|") else options()
+            own = options()
+            if line.endswith("|"):  # it runs here
+                own = own[own.index("--workers") :][:2] if line.startswith("infer") and own else []
             called_with = [part.replace("{}", str(place)) for part in line.removesuffix("|").split()]
             if line.startswith("update"):
                 again = (place / "texts/part-1.jsonl").read_text().replace('"d1-', '"d9-')
@@ -409,6 +411,7 @@ def chain(place: Path, options: Callable[[], list[str]]) -> tuple[dict[str, Any]
             while outcome.code:
                 refused += 1
                 assert outcome.code == 2
+                assert "--memory" in own, outcome.err
                 found = re.search(
                     r"about .*iB and --memory allows .*iB; use (?:(--workers \d+)(?:,| or) )?.*(--memory \d+MiB)\n",
                     outcome.err,
@@ -416,8 +419,10 @@ def chain(place: Path, options: Callable[[], list[str]]) -> tuple[dict[str, Any]
                 assert found is not None, outcome.err
                 outcome = called(*called_with, *own, *(found[1] or found[2]).split())
             if own:  # it is there, so that nothing takes memory
-                outcome = called(*called_with, "--memory", "1MiB", "--workers", "1")
-                assert outcome.code == 0, outcome.err
+                least = () if "--memory" not in own else ("--memory", "1MiB")
+                for again in ((*least, "--workers", "1"), ()):
+                    outcome = called(*called_with, *again)
+                    assert outcome.code == 0, outcome.err
             if "--json" in line:
                 shown[line] = outcome.out.replace(str(place), "PLACE")
     return {**shown, **digests(str(place), LEFT)}, refused

@@ -250,8 +250,8 @@ def test_same_bytes_after_a_kill(
     made_by(model, corpus, tmp_path / "whole" / name)
     done: list[int] = []
 
-    def dying(context: PartContext, part: tuple[Partition, int]) -> Any:
-        number = part[0].index
+    def dying(context: PartContext, part: Partition) -> Any:
+        number = part.index
         if len(done) == 2:
             # As a kill leaves it: a part without record.
             (workspace.root / "parts" / f"part-{number:05d}.parquet").write_bytes(b"PAR1 half")
@@ -270,7 +270,7 @@ def test_same_bytes_after_a_kill(
     (workspace.root / "parts" / f"part-{damaged:05d}.parquet").write_bytes(b"a crash of the machine")
     done.clear()
     monkeypatch.setattr(
-        transform_job, "write_part", lambda c, part: (done.append(part[0].index), write_part(c, part))[1]
+        transform_job, "write_part", lambda c, part: (done.append(part.index), write_part(c, part))[1]
     )
     made_by(model, corpus, out)
     assert damaged in done

@@ -28,8 +28,12 @@ LARGEST_SAMPLE = 0.5
 SMALLEST_PARTITION, LARGEST_PARTITION, DEFAULT_PARTITIONS = 8_000_000, 64_000_000, 64
 
 #: The largest partition has as many nonzeros for each entry of its result, N x m, if that is more: committing and
-#: folding it moves ten bytes for each entry, less than a fifth of what a pass reads (1.8 to 2.4 bytes a nonzero).
-NONZEROS_PER_ENTRY = 32
+#: folding it moves ten bytes for each entry, up to twice what a pass reads (1.8 to 2.4 bytes a nonzero) but little
+#: beside the product, so that there is work for many workers (docs/decisions/0058-panels-and-partitions.md).
+NONZEROS_PER_ENTRY = 3
+
+#: Partitions grow instead of their number above it: the command reads and removes a record for each.
+MOST_PARTITIONS = 10_000
 
 #: Nonzeros of a partition for each word: the cost of merging and committing a partition grows with the number of words,
 #: and must stay small relative to that of its nonzeros.
@@ -43,7 +47,8 @@ _setting = partial(setting, group=SCAN, rare=True)
 partition_setting = partial(
     _setting,
     None,
-    absent="the larger of total / 64 and 200 per word, between 8 M and 64 M (64 per word and topic if more)",
+    absent="the larger of total / 64 and 200 per word, between 8 M and 64 M (6 per word and topic or total / 10,000 "
+    "if more)",
     ge=1,
 )
 share_setting = partial(
@@ -125,9 +130,10 @@ class ScanSettings(Settings):
         """Nonzeros of a partition for a corpus; independent of the number of workers."""
         if self.partition_nonzeros is not None:
             return self.partition_nonzeros
-        wanted = max(nonzeros // DEFAULT_PARTITIONS, NONZEROS_PER_WORD * n_words, SMALLEST_PARTITION)
+        least = max(NONZEROS_PER_WORD * n_words, SMALLEST_PARTITION)
         width = self.basis_width if self.range_finder == "sample" else self.sketch_width
-        most = min(wanted, max(LARGEST_PARTITION, NONZEROS_PER_ENTRY * n_words * width))
+        largest = max(LARGEST_PARTITION, NONZEROS_PER_ENTRY * n_words * width, nonzeros // MOST_PARTITIONS)
+        most = max(least, min(nonzeros // DEFAULT_PARTITIONS, largest))
         count = -(-nonzeros // most)
         # With three or five partitions, one of two workers would idle for the last third or fifth of the time.
         return most if count == 1 or count % 2 == 0 else -(-nonzeros // (count + 1))

@@ -80,12 +80,14 @@ class LabelFilter:
 class Partition:
     """Units, in corpus order, that one task loads and commits together.
 
-    ``label`` is the value of the column that the corpus is partitioned by.
+    ``label`` is the value of the column that the corpus is partitioned by; without one, ``first`` is the number of the
+    first document in the corpus.
     """
 
     index: int
-    units: tuple[WorkUnit, ...]
+    units: Sequence[WorkUnit]
     label: str | int | None = None
+    first: int = 0
 
     @cached_property
     def nonzeros(self) -> int:
@@ -109,21 +111,23 @@ def shard_name(unit: WorkUnit, root: str) -> str:
 
 def list_units(corpus: Corpus) -> tuple[WorkUnit, ...]:
     """List the work units of a corpus by shard name and row group, without empty row groups. Reads no files."""
-    return tuple(
-        WorkUnit(
-            corpus.shard_path(shard),
-            number,
-            group.rows,
-            group.nonzeros,
-            hashlib.sha256(f"{shard.sha256}:{number}".encode()).hexdigest(),
-            sha256=shard.sha256,
-            state=shard.state,
-            hashed=ShardCheck(corpus.shard_path(shard), shard.sha256, shard.state).is_known(),
-        )
-        for shard in corpus.shards
-        for number, group in enumerate(shard.row_groups)
-        if group.rows
-    )
+    found = []
+    for shard in corpus.shards:
+        path = corpus.shard_path(shard)
+        hashed = ShardCheck(path, shard.sha256, shard.state).is_known()
+        for number, group in enumerate(shard.row_groups):
+            if group.rows:
+                sizes, content = (number, group.rows, group.nonzeros), content_of(shard.sha256, number)
+                found.append(WorkUnit(path, *sizes, content, None, shard.sha256, shard.state, hashed))
+    return tuple(found)
+
+
+def content_of(sha256: str, row_group: int, only: LabelFilter | None = None) -> str:
+    """``WorkUnit.content`` of a row group of a shard with this hash, or of some of its documents."""
+    content = hashlib.sha256(f"{sha256}:{row_group}".encode()).hexdigest()
+    if only is None:
+        return content
+    return hashlib.sha256(f"{content}:{only.column}={only.value!r}".encode()).hexdigest()
 
 
 def partition_units(sizes: Sequence[int], budget: int) -> list[range]:
@@ -171,26 +175,24 @@ def plan_partitions(
     def order(value: str | int | None) -> tuple[bool, bool, str | int]:
         return value is None, isinstance(value, str), 0 if value is None else value
 
-    partitions: list[Partition] = []
+    partitions, first = list[Partition](), 0
     for value in sorted(by_value, key=order):
         selected_units = by_value[value]
         for group in partition_units([unit.nonzeros for unit in selected_units], budget):
-            partitions.append(Partition(len(partitions), tuple(selected_units[j] for j in group), value))
+            of_group = tuple(selected_units[j] for j in group)
+            partitions.append(Partition(len(partitions), of_group, value, first))
+            first += sum(unit.rows for unit in of_group)
     return tuple(partitions)
 
 
 def split_by_value(unit: WorkUnit, column: str) -> dict[str | int | None, WorkUnit]:
     """Return the unit for each value of a metadata column, with nonzeros in proportion to its documents."""
-    return {
-        value: replace(
-            unit,
-            rows=count,
-            nonzeros=-(-unit.nonzeros * count // unit.rows),
-            content=hashlib.sha256(f"{unit.content}:{column}={value!r}".encode()).hexdigest(),
-            only=LabelFilter(column, value, unit.nonzeros),
-        )
-        for value, count in Counter(labels_of(unit, column, unit.rows)).items()
-    }
+    found = {}
+    for value, count in Counter(labels_of(unit, column, unit.rows)).items():
+        nonzeros, only = -(-unit.nonzeros * count // unit.rows), LabelFilter(column, value, unit.nonzeros)
+        content = content_of(unit.sha256 or "", unit.row_group, only)
+        found[value] = replace(unit, rows=count, nonzeros=nonzeros, content=content, only=only)
+    return found
 
 
 def labels_of(unit: WorkUnit, column: str, rows: int) -> list[str | int | None]:
@@ -240,16 +242,7 @@ def distinct(contents: Sequence[str]) -> tuple[str, ...]:
 def partition_part(key: str, partition: Partition) -> Part:
     """Convert a partition to a part of a tree reduction, with its size and content as metadata."""
     described = {"nonzeros": partition.nonzeros, "rows": partition.rows, "content": partition.content}
-    return checked(Part(key, partition.nonzeros, partition, described))
-
-
-def checked(part: Part) -> Part:
-    """A part whose shards are hashed once in the job, before they are read, if its source is a partition."""
-    if not isinstance(part.source, Partition):
-        return part
-    checks = {check: None for unit in part.source.units if (check := unit.check)}
-    units = tuple(replace(unit, hashed=unit.hashed or unit.state is not None) for unit in part.source.units)
-    return replace(part, source=replace(part.source, units=units), checks=tuple(checks))
+    return Part(key, partition.nonzeros, partition, described)
 
 
 def read_block(unit: WorkUnit, n_words: int) -> csr_array[Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from streaming_jsmf.corpus.bags import Place
 from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.metadata import document_ids, id_column, without_views
+from streaming_jsmf.corpus.partition_jobs import run_on_partitions
 from streaming_jsmf.corpus.units import Partition, WorkUnit
 from streaming_jsmf.documents.share_files import (
     TOPIC,
@@ -52,7 +52,7 @@ from streaming_jsmf.inference.cvb0 import document_topics
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.run import Job, map_job, run_job
+from streaming_jsmf.jobs.run import Job, map_job
 from streaming_jsmf.jobs.workspace import TaskFiles, Workspace
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.storage import kinds
@@ -150,7 +150,7 @@ def transform_documents(
             return open_shares(wanted.target).about.all_totals
         with job.running(execution, listener) as (executor, inputs):
             parts_job = _parts_job(PartContext(inputs, about, schema), job)
-            run_job(parts_job, executor)
+            run_on_partitions(parts_job, executor)
         records = parts_job.records()
         parts = [ShareTotals(**record["totals"]) for record in records]
         totals = sum(parts, ShareTotals(tokens=left_out, unknown_tokens=left_out))
@@ -210,10 +210,9 @@ class PartContext:
 
 
 def _parts_job(context: PartContext, job: DocumentJob) -> Job:
-    """One task per partition, with the number of its first document in the corpus."""
+    """One task per partition."""
     sizes = [partition.rows for partition in job.partitions]
-    parts = [*zip(job.partitions, accumulate(sizes, initial=0), strict=False)]
-    return map_job(write_part, context, sizes, job.work.checkpoints(), "documents", parts)
+    return map_job(write_part, context, sizes, job.work.checkpoints(), "documents", job.partitions)
 
 
 def part_name(number: int) -> str:
@@ -221,20 +220,18 @@ def part_name(number: int) -> str:
     return f"part-{number:05d}.parquet"
 
 
-def write_part(context: PartContext, part: tuple[Partition, int]) -> Record:
-    """Task: compute and write the shares of a partition, whose first document has the given number."""
+def write_part(context: PartContext, partition: Partition) -> Record:
+    """Task: compute and write the shares of a partition."""
     files, totals = TaskFiles(context.inputs.store, PARTS), list[ShareTotals]()
-    with files.written(part_name(part[0].index)) as made:
+    with files.written(part_name(partition.index)) as made:
         rows = context.about.row_group_rows
-        write_row_groups(made, context.schema, _tables(context, *part, totals), rows)
+        write_row_groups(made, context.schema, _tables(context, partition, totals), rows)
     return {"totals": asdict(sum(totals, ShareTotals())), **files.record()}
 
 
-def _tables(
-    context: PartContext, partition: Partition, first: int, totals: list[ShareTotals]
-) -> Iterator[Any]:
+def _tables(context: PartContext, partition: Partition, totals: list[ShareTotals]) -> Iterator[Any]:
     """Yield the shares of a partition with metadata, and append their totals."""
-    inputs, about = context.inputs, context.about
+    inputs, about, first = context.inputs, context.about, partition.first
     word_topic, prior = inputs.read("word_topic"), inputs.read("prior")
     for unit, known, tokens in inputs.blocks(partition):
         of_documents = pa.array(known.sum(axis=1), pa.float32())

@@ -157,7 +157,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             settings, scan_settings, execution = self._settings()
             with temporary_directory(self.scratch) as folder:
                 corpus = self._corpus(X, folder / "corpus")
-                Requirements.of_corpus(settings, corpus, exact=scan_settings.exact).require()
+                Requirements.of_corpus(settings, corpus, scan_settings).require()
                 place = str(folder / "moments" if self.store is None else self.store)
                 store = store_path(place.replace("{corpus}", corpus.fingerprint[:16]), "a moments store")
                 moments = scan(corpus, store, scan_settings, execution)
@@ -203,7 +203,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             with kept.place_of_next() as place:
                 if rows is None:
                     corpus = self._corpus(X, place)
-                    Requirements.of_corpus(settings, corpus, exact=scan_settings.exact).require()
+                    Requirements.of_corpus(settings, corpus, scan_settings).require()
                 else:
                     corpus = self._more(X, place, tuple(self._model.arrays["word"]), kept.n_documents)
                 kept, moments = kept.added(corpus, scan_settings, execution)

@@ -21,6 +21,7 @@ from streaming_jsmf.config import ANCHOR_ROW_SUM
 from streaming_jsmf.errors import option
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.typing import Floats, Integers, Mask
+from streaming_jsmf.storage.large_arrays import large_copy
 
 #: Word ids of each anchor: usually one, several for a tandem anchor.
 Groups = Sequence[Sequence[int]]
@@ -128,7 +129,7 @@ def shrunken_rows(
     similar directions, pivoting then selects one with many documents. ``shrinkage`` is in documents; 0 leaves the rows
     unchanged. Shrinkage commutes with orthonormal maps of the rows, so Lemma 2 still holds.
     """
-    chosen: Floats = rows[ids]
+    chosen: Floats = large_copy(rows, rows=ids)
     weights = np.maximum(mass, 0.0)
     total = float(weights.sum())
     if shrinkage == 0 or total == 0:

@@ -34,6 +34,7 @@ from streaming_jsmf.inference.correlations import diagonal_correlations, refined
 from streaming_jsmf.linalg.panels import stacked_qr
 from streaming_jsmf.linalg.simplex import simplex_least_squares
 from streaming_jsmf.linalg.typing import Floats, Integers
+from streaming_jsmf.storage.large_arrays import large_empty
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def low_rank_anchor_words(
     n_topics = rectified.shape[1]
     d = rectified @ rectified.sum(axis=0)
     # X = diag(d)^-1 Y R': the rows of the normalized C* up to an orthonormal map (Lemma 2).
-    turned = rectified @ stacked_qr(rectified).T
+    turned = np.matmul(rectified, stacked_qr(rectified).T, out=large_empty(rectified.shape))
     rows = _divide_rows(turned, d, out=turned)
     anchors = _select_anchors(
         rows, d, row_sum, document_frequency, n_topics, rules, partial(low_rank_similarity, rectified)
@@ -194,7 +195,7 @@ def _topics(rows: Floats, d: Floats, anchors: Anchors, block: Floats, threads: i
     shares[~positive] = 0.0
     squared = np.einsum("ij,ij->i", rows, rows)
     relative = np.divide(solution.gap, squared, out=np.zeros_like(squared), where=positive & (squared > 0))
-    word_topic = shares * np.where(positive, d, 0.0)[:, None]
+    word_topic = np.multiply(shares, np.where(positive, d, 0.0)[:, None], out=large_empty(shares.shape))
     topic_mass = word_topic.sum(axis=0)
     if not (topic_mass > 0).all():
         empty = int(np.flatnonzero(topic_mass <= 0)[0])

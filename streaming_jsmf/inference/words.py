@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.linalg.panels import ratio
+from streaming_jsmf.linalg.panels import panels, ratio
 from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Weight of exclusivity in FREX, as in stm; frequency has the rest.
@@ -169,7 +169,8 @@ def _leading(scores: NDArray[np.floating[Any]], count: int) -> Integers:
     """Column indices of the largest scores of each row, descending; ties go to the lowest."""
     count = min(count, scores.shape[1])
     leading = np.empty((len(scores), count), np.int64)
-    for row, of_row in zip(leading, np.ascontiguousarray(scores), strict=True):
+    columns = (row for some in panels(len(scores), 32) for row in np.ascontiguousarray(scores[some]))
+    for row, of_row in zip(leading, columns, strict=True):
         # Partition to find the smallest required score, then sort only the scores that reach it.
         able = np.flatnonzero(of_row >= np.partition(of_row, -count)[-count])
         row[:] = able[np.argsort(-of_row[able], kind="stable")[:count]]

@@ -88,8 +88,12 @@ class FitPlan:
             if not self.overwrite and node_exists(path):
                 _require_same(path, {"corpus": corpus.fingerprint, **self.topics.described(k)})
         settings = self.topics.engine(self.most)
-        requirements = Requirements.of_corpus(settings, corpus, exact=self.scan_settings.exact)
-        requirements.require(self.topics.execution.threads_here)
+        requirements = Requirements.of_corpus(settings, corpus, self.scan_settings)
+        execution = self.topics.execution
+        requirements.require(execution.threads_here)
+        is_there = not self.overwrite and all(map(node_exists, self.models.values()))
+        if execution.memory is not None and not is_there:
+            execution.require_memory(lambda _: requirements.memory, f"the inference of {self.most:,} topics")
         requirements.announce()
 
     def scanned(self, corpus: Corpus, **options: Any) -> Moments:

@@ -173,6 +173,7 @@ class Checkpoints:
     hint : Advice appended to messages about damage.
     keep : Keep the results of parts after folding.
     unfolded : Arrays of parts that are not folded; they are read from the kept parts.
+    verb : Command that the stage belongs to, for the names of tasks.
     """
 
     store: StorePath
@@ -180,6 +181,7 @@ class Checkpoints:
     hint: str
     keep: bool = False
     unfolded: frozenset[str] = frozenset()
+    verb: str = ""
     #: Metadata of parts that this process has read, by key.
     notes: Held = field(default_factory=Held, compare=False, repr=False)
 
@@ -288,6 +290,10 @@ class Checkpoints:
         return [
             {"partition": index, **metadata} for (index, _), metadata in zip(recorded, found, strict=True)
         ]
+
+    def place_of_inputs(self) -> StorePath:
+        """A new directory for a file that the tasks of the stage read; a later run removes it if this one does not."""
+        return self.store / PARTIALS / f"{self.stage}-inputs-{uuid.uuid4().hex}"
 
     def clear(self) -> None:
         """Remove all results of the stage and their records."""

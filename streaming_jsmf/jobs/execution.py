@@ -63,8 +63,9 @@ _LOCAL_WORKERS = {
 class Executor:
     """A running scheduler, valid until the block that created it ends; ``arguments`` are those of ``dask.compute``.
 
-    ``mixed`` is whether its workers may differ in versions and processors (``Execution.mixed``), and ``worker_threads``
-    the number of threads of each worker of a cluster; None: the workers run on this machine with the caller.
+    ``mixed`` is whether its workers may differ in versions and processors (``Execution.mixed``), ``sends`` whether
+    tasks run in other processes, and ``worker_threads`` the number of threads of each worker of a cluster; None: the
+    workers run on this machine with the caller.
     """
 
     arguments: Mapping[str, Any]
@@ -72,6 +73,7 @@ class Executor:
     listener: Listener = silent
     mixed: bool = False
     worker_threads: int | None = None
+    sends: bool = True
 
     def threads_for(self, tasks: int) -> int:
         """Number of threads of each of ``tasks`` tasks, at most those of its worker."""
@@ -220,7 +222,7 @@ class Execution(ExecutionOptions):
 
     def _executor(self, arguments: Mapping[str, Any], listener: Listener) -> Executor:
         if self.scheduler in LOCAL_SCHEDULERS:
-            return Executor(arguments, self.concurrency, listener)
+            return Executor(arguments, self.concurrency, listener, sends=self.scheduler == "processes")
         threads = arguments["scheduler"].nthreads().values()
         # A growing cluster has few threads at first.
         at_once = max(self.workers or 1, sum(threads))

@@ -6,10 +6,10 @@ import logging
 import threading
 import time
 import uuid
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -29,21 +29,13 @@ from streaming_jsmf.timing import span
 
 logger = logging.getLogger(__name__)
 
-Key: TypeAlias = tuple[str, int]
+Key: TypeAlias = str
+#: Checks an input, and raises the error that ends the job; hashable, small and sent to workers.
+Check: TypeAlias = Callable[[], None]
 
 #: Parts per worker that may be computed before a slow part is folded. With two, a slow part delays large clusters
 #: (``docs/decisions/0042-tree-of-folds.md``).
 WINDOW_PER_WORKER = 3
-
-
-class Check(Protocol):
-    """A check of an input; hashable, small and sent to workers."""
-
-    def __call__(self) -> None:
-        """Check the input; raise the error that ends the job."""
-
-    def passed(self) -> None:
-        """Note in the process that runs the job that the check has passed."""
 
 
 class Reduction(Protocol):
@@ -75,7 +67,7 @@ class Part:
     """A unit of work, with its ``size`` for progress and JSON ``metadata`` to record.
 
     ``source`` is the input of the stage, such as a partition; None if the result is already committed. ``checks`` of
-    the input are made before the part is computed; one that several parts need is made once.
+    the input are made before the part is computed, in tasks of their own; one that several parts need is made once.
     """
 
     key: str
@@ -100,6 +92,21 @@ class Job:
     unit: str = "nonzeros"
     part: str = "partition"
 
+    @cached_property
+    def name(self) -> str:
+        """Verb and stage, with which the names of its tasks begin; Dask groups them by words of letters only."""
+        words = self.checkpoints.verb, self.checkpoints.stage.replace("_", "-")
+        return "-".join(dict.fromkeys(word for word in words if word))
+
+    def numbered(self, *numbers: int) -> str:
+        """Numbers of parts in the names of tasks; the names of all tasks are in the order of the parts."""
+        width = max(4, len(str(len(self.parts) - 1)))
+        return "-".join(f"{number:0{width}d}" for number in numbers)
+
+    def committed(self) -> Committed:
+        """What is committed; files of tasks are verified, and a fold compares what it reads with its digest."""
+        return self.checkpoints.intact() if self.order is None else self.checkpoints.committed()
+
     def done(self, committed: Committed) -> frozenset[int]:
         """Return the numbers of the parts that are committed or folded."""
         known, folds = committed
@@ -113,11 +120,10 @@ class Job:
         results on disk, which may be larger than their input.
         """
         graph, done, (known, folds) = TaskGraph(), self.done(committed), committed
-        missing = {part.key: part for i, part in enumerate(self.parts) if i not in done}
-        uses = Counter(check for part in missing.values() for check in part.checks)
-        add_part = partial(_add_part, graph, self, uses, {})
+        missing = {part.key: number for number, part in enumerate(self.parts) if number not in done}
+        add_part = partial(_add_part, graph, self, {})
         if self.order is None:
-            keys = [add_part(part) for part in missing.values()]
+            keys = [add_part(number) for number in missing.values()]
             return graph.delayed(keys) if keys else None
         open_folds: dict[str, Key] = {}
         window, ended, gate = WINDOW_PER_WORKER * at_once, deque[tuple[int, Key]](), list[Key]()
@@ -126,10 +132,14 @@ class Job:
             if lacking:
                 first = step.last - len(step.parts)
                 passed = [ended.popleft()[1] for last, _ in [*ended] if last <= first - window]
-                gate = [graph.add(_count, after=[*gate, *passed])] if passed else gate
+                name = f"{self.name}-wait-{self.numbered(first + 1)}"
+                gate = [graph.add(name, _count, after=[*gate, *passed])] if passed else gate
             inputs = [add_part(missing[part], gate) for part in lacking]
             inputs += [open_folds.pop(fold) for fold in step.folds if fold in open_folds]
-            open_folds[step.fold] = graph.add(commit_fold, self.checkpoints, self.stage, step, after=inputs)
+            name = f"{self.name}-fold-{self.numbered(step.first, step.last)}"
+            open_folds[step.fold] = graph.add(
+                name, commit_fold, self.checkpoints, self.stage, step, after=inputs
+            )
             if step.parts:
                 ended.append((step.last, open_folds[step.fold]))
         return graph.delayed([open_folds[self.order.total]]) if open_folds else None
@@ -178,8 +188,7 @@ def run_job(job: Job, executor: Executor, committed: Committed | None = None) ->
     ``committed`` is what was found before, if the caller has listed it. Returns the keys of all parts with a record.
     """
     began, checkpoints = time.perf_counter(), job.checkpoints
-    if committed is None:  # a fold compares what it reads with its digest
-        committed = checkpoints.intact() if job.order is None else checkpoints.committed()
+    committed = job.committed() if committed is None else committed
     sizes, done = [part.size for part in job.parts], job.done(committed)
     started = StageStarted(checkpoints.stage, sizes, done, job.unit, job.part)
     if done:
@@ -198,8 +207,6 @@ def run_job(job: Job, executor: Executor, committed: Committed | None = None) ->
         told(key, checkpoints.read_metadata(key))
     if told.failures:
         raise told.failures[0]
-    for check in {check for number in missing.values() for check in job.parts[number].checks}:
-        check.passed()
     executor.listener(StageFinished(started.stage, time.perf_counter() - began))
     return committed.parts | missing.keys()
 
@@ -255,20 +262,22 @@ def run_steps(
 class TaskGraph:
     """Tasks that return tokens and may depend on each other; built in linear time, unlike chains of ``dask.delayed``.
 
-    Keys are unique, so two jobs on one scheduler do not share results. Dask dashboards group tasks by function name.
+    Keys are unique, so two jobs on one scheduler do not share results. Dashboards show them, and group tasks by the
+    words with which they begin.
     """
 
     def __init__(self) -> None:
-        self._token = uuid.uuid4().hex
+        self._token = uuid.uuid4().hex[:16]
         self._tasks: dict[Key, Task] = {}
 
-    def add(self, function: Callable[..., Any], *arguments: Any, after: Sequence[Key] = ()) -> Key:
-        """Add the call ``function(*arguments, *tokens)`` and return its key.
+    def add(self, name: str, function: Callable[..., Any], *arguments: Any, after: Sequence[Key] = ()) -> Key:
+        """Add the call ``function(*arguments, *tokens)`` under a name of its own, and return its key.
 
         ``function`` must be importable by workers, and ``arguments`` small, as they are sent with the task. The tokens
         are the results of the tasks ``after``, on which this one depends.
         """
-        key = (f"{function.__name__}-{self._token}", len(self._tasks))
+        key = f"{name}-{self._token}"
+        assert key not in self._tasks, name
         self._tasks[key] = Task(
             key, _in_words_of, names_options.get(), function, *arguments, *map(TaskRef, after)
         )
@@ -277,25 +286,25 @@ class TaskGraph:
     def delayed(self, keys: Sequence[Key]) -> Delayed:
         """Return a value that is computed when all these tasks have finished."""
         layer = f"graph-{self._token}"
-        end = keys[0] if len(keys) == 1 else self.add(_count, after=keys)
+        end = keys[0] if len(keys) == 1 else self.add("end", _count, after=keys)
         return Delayed(end, HighLevelGraph({layer: self._tasks}, {layer: set()}), layer=layer)
 
 
 def _add_part(
     graph: TaskGraph,
     job: Job,
-    uses: Counter[Check],
     made: dict[Check, Key],
-    part: Part,
+    number: int,
     after: Sequence[Key] = (),
 ) -> Key:
-    """Add the task of a part, after one task for each of its checks that other parts need, too."""
-    shared = [check for check in part.checks if uses[check] > 1]
-    made |= {check: graph.add(run_check, check) for check in shared if check not in made}
-    own = replace(part, checks=tuple(check for check in part.checks if check not in made))
-    return graph.add(
-        commit_part, job.checkpoints, job.stage, own, after=[*after, *(made[check] for check in shared)]
-    )
+    """Add the task of a part, after one task for each of its checks."""
+    part = job.parts[number]
+    for check in part.checks:
+        if check not in made:
+            made[check] = graph.add(f"{job.name}-check-{job.numbered(len(made))}", run_check, check)
+    arguments = job.checkpoints, job.stage, replace(part, checks=())
+    inputs = [*after, *(made[check] for check in part.checks)]
+    return graph.add(f"{job.name}-{job.numbered(number)}", commit_part, *arguments, after=inputs)
 
 
 def run_check(check: Check) -> str:
@@ -328,8 +337,6 @@ def commit_part(
         if part.source is None:
             raise StoreError(f"{checkpoints.store}: the part {part.key} is missing; {checkpoints.hint}")
         started = time.perf_counter()
-        for check in part.checks:
-            check()
         with single_blas_thread():
             result = stage.compute(part.source)
         # Arrow's pool grows slightly with each partition that is read.

@@ -33,6 +33,8 @@ from streaming_jsmf.storage.results import RESULT, UNIDENTIFIED, Found, Wanted
 
 logger = logging.getLogger(__name__)
 
+#: Verbs whose unfinished work has another name in messages.
+_VERBS = {"simulation": "simulate", "count of documents": "evaluate"}
 
 #: ``publish()`` or ``publish(file_written)`` yields where to write the result of a workspace, as ``store_written`` or
 #: ``file_written`` does, and then removes the workspace.
@@ -93,7 +95,8 @@ class Workspace:
 
     def checkpoints(self, stage: str = "") -> Checkpoints:
         """Return the checkpoints of a stage; jobs with a single stage need not name it."""
-        return Checkpoints(self.root, stage or self.what, self.hint)
+        verb = _VERBS.get(self.what, self.what)
+        return Checkpoints(self.root, stage or self.what, self.hint, verb=verb)
 
     def executor(
         self,

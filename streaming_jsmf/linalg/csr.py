@@ -13,6 +13,7 @@ from streaming_jsmf.config import CAPPED_LENGTH, DocumentWeights
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers, Single
+from streaming_jsmf.storage.large_arrays import large_copy, large_zeros
 from streaming_jsmf.timing import span
 
 #: A document with fewer tokens has no pair of words; Eq. 1 divides by n (n - 1).
@@ -141,6 +142,12 @@ def add_transposed(
                 out[word, column] += value * rows[row, column]
 
 
+def contiguous(vectors: FloatArray) -> Single:
+    """The matrix in float32 and C order, a copy only if it is not."""
+    is_so = vectors.dtype == np.float32 and vectors.flags.c_contiguous
+    return vectors if is_so else large_copy(vectors, np.float32)
+
+
 def apply_gram(
     block: csr_array[Any],
     vectors: FloatArray,
@@ -155,9 +162,9 @@ def apply_gram(
     of a part.
     """
     n_words, chosen = block.shape[1], range(block.shape[0])[documents]
-    x = np.ascontiguousarray(vectors, dtype=np.float32)
+    x = contiguous(vectors)
     if product is None:
-        product = np.zeros((n_words, x.shape[1]), dtype=np.float32)
+        product = large_zeros((n_words, x.shape[1]), np.float32)
     step = max(1, ROW_BLOCK_BYTES // (4 * max(1, x.shape[1])))
     inner = np.empty((min(step, len(chosen)), x.shape[1]), dtype=np.float32)
     for start in chosen[::step]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from streaming_jsmf.linalg.panels import (
     GRAM_FLOOR,
+    InSingle,
     gram,
     inverse_square_root,
     multiply_into,
@@ -23,6 +24,7 @@ from streaming_jsmf.linalg.panels import (
     single_gram,
 )
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Single
+from streaming_jsmf.storage.large_arrays import large_copy, large_empty
 
 if TYPE_CHECKING:
     # Importing it takes a twentieth of the start-up time, and only Lanczos needs it.
@@ -73,16 +75,25 @@ def block_width(count: int) -> int:
 
 
 def with_fixed_signs(values: Floats, vectors: Floats) -> Eigenpairs:
-    """Sort by descending eigenvalue; the first entry of largest magnitude of each vector becomes positive."""
+    """Sort by descending eigenvalue; the first entry of largest magnitude of each vector becomes positive.
+
+    The ``vectors`` may be overwritten.
+    """
     order = np.argsort(-values, kind="stable")
-    if not np.array_equal(order, np.arange(values.size)):
-        vectors = vectors[:, order]
     largest = np.zeros(vectors.shape[1])
     for rows in panels(len(vectors)):
         panel = vectors[rows]
         found = panel[np.abs(panel).argmax(axis=0), np.arange(panel.shape[1])]
         largest = np.where(np.abs(found) > np.abs(largest), found, largest)
-    return Eigenpairs(values[order], vectors * np.where(largest < 0, -1.0, 1.0))
+    signs = np.where(largest < 0, -1.0, 1.0)[order]
+    if np.array_equal(order, np.arange(values.size)):
+        ordered = vectors if vectors.flags.c_contiguous else np.empty_like(vectors)
+    else:
+        # In the memory order of columns, on which the bits of later products depend.
+        ordered = large_empty(vectors.shape[::-1]).T
+    for rows in panels(len(vectors)):
+        ordered[rows] = vectors[rows][:, order] * signs
+    return Eigenpairs(values[order], ordered)
 
 
 class RitzBlock:
@@ -98,7 +109,7 @@ class RitzBlock:
         self._times = times
         whiten = inverse_square_root(gram(start), GRAM_FLOOR)
         shape = (start.shape[0], max(whiten.shape[1], 2 * count))
-        self.vectors, self.product = (np.empty(shape, dtype=np.float32) for _ in range(2))
+        self.vectors, self.product = (large_empty(shape, np.float32) for _ in range(2))
         span = self.vectors[:, : whiten.shape[1]]
         multiply_into(start, whiten, span)
         self._times(span, self.product[:, : whiten.shape[1]])
@@ -114,7 +125,8 @@ class RitzBlock:
         vectors = self.vectors[:, :found]
         # The Cholesky factor of the Gram matrix turns float32 orthonormality into float64.
         lower = np.linalg.cholesky(gram(vectors))
-        refined = np.asarray(vectors.astype(np.float64) @ np.linalg.inv(lower).T)
+        refined = large_empty(vectors.shape)
+        np.matmul(large_copy(vectors, np.float64), np.linalg.inv(lower).T, out=refined)
         return with_fixed_signs(self.values[:found], refined)
 
     def residuals(self) -> Single:
@@ -174,9 +186,14 @@ def subtract_diagonal(diagonal: Floats, vectors: Single, out: Single) -> None:
     on_each(lambda rows: np.subtract(out[rows], own[rows] * vectors[rows], out=out[rows]), panels(len(out)))
 
 
-def subtract_product(out: Single, tall: Single, small: Single) -> None:
+def subtract_product(out: Single, tall: Single | InSingle, small: Single) -> None:
     """Subtract a tall matrix times a small one from ``out``."""
     on_each(lambda rows: np.subtract(out[rows], tall[rows] @ small, out=out[rows]), panels(len(out)))
+
+
+def subtract_scaled(out: Single, columns: Single, scales: Single) -> None:
+    """Subtract columns times their scales from ``out``."""
+    on_each(lambda rows: np.subtract(out[rows], columns[rows] * scales, out=out[rows]), panels(len(out)))
 
 
 def divide_by_shifted(columns: Single, own: Single, shifts: Single) -> None:

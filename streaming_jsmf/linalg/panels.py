@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Single
+from streaming_jsmf.storage.large_arrays import large_copy, large_empty
 
 #: Default number of rows of a panel.
 PANEL_ROWS = 4096
@@ -87,12 +88,33 @@ def on_each(function: Callable[[Item], object], items: Iterable[Item]) -> None:
         pass
 
 
+class InSingle:
+    """A tall matrix of which the functions below see each panel in float32, without a copy of the whole."""
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, matrix: Floats) -> None:
+        self._matrix, self.shape = matrix, matrix.shape
+
+    def __len__(self) -> int:
+        return len(self._matrix)
+
+    def __getitem__(self, rows: slice) -> Single:
+        return self._matrix[rows].astype(np.float32)
+
+
 def ratio(values: ArrayLike, sizes: Floats, missing: float = 0.0) -> Floats:
     """values / sizes in float64, or ``missing`` where a size is not positive; one of the shapes is that of both."""
     # In the memory order of the larger, on which the bits of later sums depend.
     larger = max((sizes, values), key=lambda array: (np.ndim(array), np.size(array)))
     found: Floats = np.full_like(larger, missing, dtype=np.float64)
     return np.divide(values, sizes, out=found, where=sizes > 0)
+
+
+def side_by_side(*parts: Floats) -> Floats:
+    """The matrices (N x p_i) as one, N x sum of p_i."""
+    width = sum(part.shape[1] for part in parts)
+    return np.concatenate(parts, axis=1, out=large_empty((len(parts[0]), width)))
 
 
 def gram(left: FloatArray, right: FloatArray | None = None) -> Floats:
@@ -110,7 +132,7 @@ def gram(left: FloatArray, right: FloatArray | None = None) -> Floats:
     return total
 
 
-def single_gram(left: FloatArray, right: FloatArray | None = None) -> Floats:
+def single_gram(left: FloatArray | InSingle, right: FloatArray | None = None) -> Floats:
     """Like ``gram``, but panels are multiplied in their own type and added in float64, in a quarter of the time.
 
     With float32, each entry has an error of about 1e-7 times the norms of its two columns. This is harmless if weak
@@ -153,7 +175,7 @@ def inverse_square_root(core: FloatArray, floor: float = CORE_FLOOR) -> Floats:
     return np.asarray(vectors[:, keep] / np.sqrt(values[keep]))
 
 
-def multiply_into(matrix: FloatArray, small: FloatArray, out: FloatArray) -> None:
+def multiply_into(matrix: FloatArray | InSingle, small: FloatArray, out: FloatArray) -> None:
     """Set ``out`` (N x r, may be part of ``matrix``) to ``matrix @ small`` (N x p, p x r), in its type."""
     small = small.astype(matrix.dtype, copy=False)
     on_each(lambda rows: np.copyto(out[rows], matrix[rows] @ small), panels(matrix.shape[0]))
@@ -163,4 +185,4 @@ def rotate(matrix: Tall, basis: FloatArray) -> Tall:
     """``matrix @ basis`` in the memory and type of ``matrix`` (N x p, overwritten); ``basis`` is p x r, r <= p."""
     width = basis.shape[1]
     multiply_into(matrix, basis, matrix[:, :width])
-    return matrix if width == matrix.shape[1] else np.ascontiguousarray(matrix[:, :width])
+    return matrix if width == matrix.shape[1] else large_copy(matrix[:, :width])

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from streaming_jsmf.linalg.typing import Mask, Single
+from streaming_jsmf.storage.large_arrays import large_empty
 
 #: Rows drawn from one counter position; affects the bits.
 ROWS_PER_COUNTER = 8192
@@ -28,7 +29,7 @@ def gaussian_probes(n_words: int, width: int, seed: int, label: str) -> Single:
     ``label`` is the purpose of the probes, such as the content hash of a partition (not its position); different labels
     give independent probes.
     """
-    probes = np.empty((n_words, width), dtype=np.float32)
+    probes = large_empty((n_words, width), np.float32)
     for rows, random in _blocks(probes, seed, label):
         random.standard_normal(out=rows, dtype=np.float32)
     return probes
@@ -40,7 +41,7 @@ def uniform_probes(n_words: int, width: int, seed: int, label: str) -> Single:
     As good as a normal one if power steps follow, in a seventh of the time. Random signs are not used, because a small
     square matrix of signs is often singular.
     """
-    probes = np.empty((n_words, width), dtype=np.float32)
+    probes = large_empty((n_words, width), np.float32)
     for rows, random in _blocks(probes, seed, label):
         raw = random.bit_generator.random_raw(-(-rows.size // 8)).astype("<u8", copy=False)
         np.multiply(raw.view("i1")[: rows.size].reshape(rows.shape), np.float32(2**-7), out=rows)

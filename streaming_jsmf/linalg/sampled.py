@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from streaming_jsmf.linalg.csr import apply_gram
+from streaming_jsmf.linalg.csr import apply_gram, contiguous
 from streaming_jsmf.linalg.eigen import (
     DENSE_WORDS,
     SMALLEST_SHIFT,
@@ -20,10 +20,12 @@ from streaming_jsmf.linalg.eigen import (
     divide_by_shifted,
     subtract_diagonal,
     subtract_product,
+    subtract_scaled,
     with_fixed_signs,
 )
 from streaming_jsmf.linalg.panels import (
     GRAM_FLOOR,
+    InSingle,
     each,
     gram,
     inverse_square_root,
@@ -34,6 +36,7 @@ from streaming_jsmf.linalg.panels import (
     single_gram,
 )
 from streaming_jsmf.linalg.typing import Floats, Integers, Single
+from streaming_jsmf.storage.large_arrays import large_copy, large_empty, large_zeros
 
 #: Davidson steps to the basis Q.
 BASIS_STEPS = 3
@@ -106,13 +109,13 @@ def _spread(rows: Integers, most: int) -> Integers:
 
 def apply_sample(sample: csr_array[Any], vectors: Single) -> Single:
     """H_s'(H_s X), words x columns, like ``csr.apply_gram``, in ``ROW_PARTS`` parts."""
-    height = -(-sample.shape[0] // ROW_PARTS)
+    height, vectors = -(-sample.shape[0] // ROW_PARTS), contiguous(vectors)
     products = each(
         lambda rows: apply_gram(sample, vectors, documents=rows), panels(sample.shape[0], max(height, 1))
     )
     total = next(products, None)
     if total is None:
-        return np.zeros_like(vectors)
+        return large_zeros(vectors.shape, np.float32)
     for product in products:
         total += product
     return total
@@ -132,8 +135,9 @@ def sample_eigenpairs(
     seen = np.flatnonzero(np.bincount(sample.indices, minlength=n_words))
     if seen.size < n_words:
         # Most rare words do not occur in the sample; their entries are zero.
-        found = sample_eigenpairs(_of_words(sample, seen), diagonal[seen], probes[seen], count, steps)
-        vectors = np.zeros((n_words, found.values.size))
+        rows = large_copy(probes, rows=seen)
+        found = sample_eigenpairs(_of_words(sample, seen), diagonal[seen], rows, count, steps)
+        vectors = large_zeros((n_words, found.values.size))
         vectors[seen] = found.vectors
         return Eigenpairs(found.values, vectors)
 
@@ -211,20 +215,22 @@ def corrected_eigenpairs(
         pairs = _without_noise(dense_eigenpairs(dense, found))
         beyond = pairs.vectors - basis @ (basis.T @ pairs.vectors)
         return CorrectedPairs(pairs, np.zeros(found), beyond.astype(np.float32), inside)
-    thin, image = basis.astype(np.float32), product.astype(np.float32)
+    thin, image = InSingle(basis), InSingle(product)
     width = min(block_width(found), inside.size)
     shifts = np.maximum(inside[-width:], SMALLEST_SHIFT * inside[-1]).astype(np.float32)
     steps, products = _outside_steps(sample, diagonal, thin, image, rotation[:, -width:], shifts)
     values, inner, outer = _ritz_values(core, single_gram(image, steps), steps, products, found)
-    outside: Single = np.empty((len(basis), found), np.float32)
+    outside: Single = large_empty((len(basis), found), np.float32)
     multiply_into(steps, outer, outside)
-    vectors = np.empty(outside.shape)
+    del steps
+    vectors = large_empty(outside.shape)
     on_each(lambda rows: np.add(basis[rows] @ inner, outside[rows], out=vectors[rows]), panels(len(basis)))
     # C^ V in the span of Q is (Q V) Lambda.
-    rest: Single = np.empty_like(outside)
+    rest: Single = large_empty(outside.shape, np.float32)
     multiply_into(image, inner, rest)
     subtract_product(rest, products, -outer.astype(np.float32))
-    rest -= outside * values.astype(np.float32)
+    del products
+    subtract_scaled(rest, outside, values.astype(np.float32))
     subtract_product(rest, thin, single_gram(thin, rest).astype(np.float32))
     residuals = column_lengths(rest).astype(np.float64)
     return CorrectedPairs(_without_noise(with_fixed_signs(values, vectors)), residuals, outside, inside)
@@ -243,15 +249,20 @@ def _corrected_matrix(of_sample: Floats, basis: Floats, product: Floats) -> Floa
 
 
 def _outside_steps(
-    sample: csr_array[Any], diagonal: Floats, basis: Single, product: Single, rotation: Floats, shifts: Single
+    sample: csr_array[Any],
+    diagonal: Floats,
+    basis: InSingle,
+    product: InSingle,
+    rotation: Floats,
+    shifts: Single,
 ) -> tuple[Single, Single]:
     """Blocks T of ``corrected_eigenpairs`` side by side, unit columns orthogonal to Q, and C_s T."""
     # A power step C Q would also amplify large negative eigenvalues of C, which are common for corpora of short
     # documents.
     own, small = diagonal[:, None].astype(np.float32), rotation.astype(np.float32)
     width = shifts.size
-    steps, products = (np.empty((len(basis), OUTSIDE_STEPS * width), np.float32) for _ in range(2))
-    power = np.empty((len(basis), width), np.float32)
+    steps, products = (large_empty((len(basis), OUTSIDE_STEPS * width), np.float32) for _ in range(2))
+    power: Single = large_empty((len(basis), width), np.float32)
     on_each(
         lambda rows: np.matmul(product[rows] + own[rows] * basis[rows], small, out=power[rows]),
         panels(len(basis)),
@@ -291,7 +302,8 @@ def outside_directions(basis: Floats, vectors: Floats) -> Floats:
     outside = vectors
     # Twice, because the parts are short and the first subtraction leaves rounding errors of the vectors.
     for _ in range(2):
-        outside = outside - basis @ gram(basis, outside)
+        within = np.matmul(basis, gram(basis, outside), out=large_empty(outside.shape))
+        outside = np.subtract(outside, within, out=within)
         outside = rotate(outside, inverse_square_root(gram(outside), GRAM_FLOOR))
     return outside
 
@@ -326,8 +338,11 @@ def certify(
     nothing about the eigenvalues outside the span of Q.
     """
     outside, values = corrected.outside, corrected.pairs.values[:count]
-    squared = corrected.residuals**2 + _sampling_variance(parts, share, basis.astype(np.float32), outside)
-    weight = np.linalg.norm(outside[:, :count] * values) / np.linalg.norm(values)
+    squared = corrected.residuals**2 + _sampling_variance(
+        parts, share, large_copy(basis, np.float32), outside
+    )
+    scaled = np.multiply(outside[:, :count], values, out=large_empty((len(outside), values.size)))
+    weight = np.linalg.norm(scaled) / np.linalg.norm(values)
     # Eigenvalues outside the span of Q are smaller than those of leading eigenvectors.
     lost = _lost(corrected.pairs.values, squared, corrected.inside[-leading], count)
     error = np.sqrt(2 * np.sum(values**2 * lost)) / np.linalg.norm(values)
@@ -338,7 +353,9 @@ def certify(
 def _sampling_variance(parts: SampleParts, share: float, basis: Single, outside: Single) -> Floats:
     """E ||(I - P)(C - C_s) w||^2 of each column w, over random samples."""
     fitted, rows = parts.fitted.shape[0], parts.held_out
-    squares = rows.multiply(rows).sum(axis=1) - np.square(rows @ basis).sum(axis=1)
+    squares = rows.multiply(rows).sum(axis=1)
+    for some in panels(rows.shape[0]):
+        squares[some] -= np.square(rows[some] @ basis).sum(axis=1)
     summed = np.square(rows @ outside).T @ np.maximum(squares, 0)
     return np.asarray((1 - share * parts.drawn) * rows.shape[0] / max(fitted, 1) * summed, dtype=np.float64)
 

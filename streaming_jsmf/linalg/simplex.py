@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike
 from streaming_jsmf.linalg.compiled import compiled, dot
 from streaming_jsmf.linalg.panels import on_each, panel_threads
 from streaming_jsmf.linalg.typing import Floats, Integers, Mask
+from streaming_jsmf.storage.large_arrays import large_zeros
 
 BLOCK_ROWS = 1024
 #: Differences of g below this fraction of ||x||^2 + ||v||^2 are rounding errors.
@@ -61,7 +62,7 @@ def simplex_least_squares(
     if not np.isfinite(corners).all():
         raise ValueError("vertices has entries that are not finite")
     n_rows, n_vertices = rows.shape[0], corners.shape[0]
-    weights, gap = np.zeros((n_rows, n_vertices)), np.empty(n_rows)
+    weights, gap = large_zeros((n_rows, n_vertices)), np.empty(n_rows)
     columns = np.ascontiguousarray(corners.T)
     gram = np.empty((n_vertices, n_vertices))
     # The same loop as for c = V x, so that a row equal to a vertex has identical inner products.

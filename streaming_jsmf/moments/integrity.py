@@ -146,7 +146,7 @@ def leftovers(store: Records) -> list[StorePath]:
     """
     checkpoints = store.checkpoints(SUMS)
     kept = checkpoints.attempts(store.manifest.part_keys) if checkpoints.keep else {}
-    made = tuple(f"{stage}-{kind}-" for stage in STAGES for kind in ("part", "fold"))
+    made = tuple(f"{stage}-{kind}-" for stage in STAGES for kind in ("part", "fold", "inputs"))
     return [
         store.path / group / name
         for group, staying in ((RECORDS, kept.keys()), (PARTIALS, kept.values()))

@@ -29,6 +29,7 @@ from streaming_jsmf.moments.stages.cooccurrence import PANEL_BYTES
 from streaming_jsmf.moments.stages.eigenpairs import column_panels
 from streaming_jsmf.moments.stages.sums import SUMS_OF_WORDS
 from streaming_jsmf.process_limits import PROCESS_BYTES, is_limited, machine_memory
+from streaming_jsmf.storage.large_arrays import bytes_in_memory
 from streaming_jsmf.storage.paths import StorePath
 
 #: Bytes of a nonzero in memory of those documents of a partition that a task holds: a float32 value and an int32 index.
@@ -54,18 +55,20 @@ def passes(n_words: int, settings: ScanSettings) -> dict[str, Pass]:
     block = block_width(settings.max_topics + GUARD_VECTORS)
     guarded = settings.max_topics + GUARD_VECTORS
     sketch = min(settings.sketch_width, n_words) if settings.range_finder == "halko" else 0
-    # Probes, two copies and two products of a block of vectors; or the sketch and its SVD.
-    found = 8 * n_words * 6 * sketch or 4 * n_words * 9 * min(
-        block_width(settings.basis_width + GUARD_VECTORS), n_words
-    )
+    single = 4 * n_words * min(block_width(settings.basis_width + GUARD_VECTORS), n_words)
+    # The sketch and its SVD; or the vectors and products of block Davidson, probes, and a product and its parts.
+    found = 8 * n_words * 6 * sketch or bytes_in_memory([*[2 * single] * 2, *[single] * 5])
 
     def product(width: int) -> int:
         """Two sums of a panel when it is folded."""
         return 16 * n_words * int(next(column_panels(n_words, min(width, n_words))).stop)
 
     def eigenpairs(width: int) -> int:
-        """Q and C Q in float64 and float32, the blocks outside Q, their products."""
-        return n_words * (24 * min(width, n_words) + 8 * (OUTSIDE_STEPS + 3) * min(block, n_words))
+        """Q and C Q in float64, blocks outside Q and their products, and one of them with the parts of its product."""
+        outside = 4 * n_words * min(block, n_words)
+        return bytes_in_memory(
+            [*[8 * n_words * min(width, n_words)] * 2, *[OUTSIDE_STEPS * outside] * 2, *[outside] * 3]
+        )
 
     return {
         # Sums when they are folded, and with ``halko`` the probes and sums of their products.

@@ -101,7 +101,8 @@ class Records:
     def checkpoints(self, stage: str) -> Checkpoints:
         """The partial results of a stage; those of pass 1 keep the documents."""
         holds = stage == SUMS and self.holds_documents
-        return Checkpoints(self.path, stage, self.hint, holds, frozenset(DOCUMENTS if stage == SUMS else ()))
+        documents = frozenset(DOCUMENTS if stage == SUMS else ())
+        return Checkpoints(self.path, stage, self.hint, holds, documents, "scan")
 
     @cached_property
     def stage_names(self) -> tuple[str, ...]:

@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.units import Partition, checked
+from streaming_jsmf.corpus.partition_jobs import run_on_partitions
+from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import (
@@ -24,7 +25,7 @@ from streaming_jsmf.jobs.checkpoints import (
 )
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.jobs.run import Job, Part, run_job
+from streaming_jsmf.jobs.run import Job, Part
 from streaming_jsmf.linalg.panels import panel_threads
 from streaming_jsmf.moments.integrity import discard_damaged_partials, remove_leftovers
 from streaming_jsmf.moments.manifest import StoreManifest, read_manifest, root_attributes
@@ -33,6 +34,7 @@ from streaming_jsmf.moments.records import WORDS, Records
 from streaming_jsmf.moments.stages import stages_of
 from streaming_jsmf.moments.stages.base import Stage
 from streaming_jsmf.storage.arrays import Variable, create_group, replace_attributes, write_arrays
+from streaming_jsmf.storage.large_arrays import large_arrays_in_files
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.storage.results import package_versions, utc_now
 from streaming_jsmf.timing import span
@@ -100,9 +102,9 @@ def _computed(
         for reduction, order in scans:
             known = discard_damaged_partials(checkpoints, order)
             parts = _parts(store, stage, order, known, load)
-            made = run_job(Job(checkpoints, reduction, parts, order), executor, known)
+            made = run_on_partitions(Job(checkpoints, reduction, parts, order), executor, known)
             history += checkpoints.history(order.keys, made)
-        with single_blas_thread(), panel_threads(executor.threads_here):
+        with single_blas_thread(), panel_threads(executor.threads_here), large_arrays_in_files():
             final = stage.final(store, (checkpoints.read_fold(order.total) for _, order in scans))
         return final, history
 
@@ -154,6 +156,6 @@ def _parts(
     complete = all(key in known or i in held for i, key in enumerate(order.keys))
     sources = [None] * len(partitions) if complete else stage.sources(store, load)
     return tuple(
-        checked(Part(key, each.nonzeros, source, each.model_dump(include={"nonzeros", "rows", "content"})))
+        Part(key, each.nonzeros, source, each.model_dump(include={"nonzeros", "rows", "content"}))
         for key, each, source in zip(order.keys, partitions, sources, strict=True)
     )

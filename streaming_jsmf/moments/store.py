@@ -14,12 +14,17 @@ from numpy.typing import NDArray
 from streaming_jsmf.errors import InputError, StoreError, TooFewFactorsError, option
 from streaming_jsmf.jobs.events import what
 from streaming_jsmf.linalg.eigen import Eigenpairs
+from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.tensor import FEWEST_TOKENS, BasisMoments
 from streaming_jsmf.linalg.typing import Floats, Integers
 from streaming_jsmf.moments.manifest import read_manifest
 from streaming_jsmf.moments.records import SUMS, Records
 from streaming_jsmf.moments.stages.third_moment import adding_command
+from streaming_jsmf.storage.large_arrays import large_empty
 from streaming_jsmf.storage.paths import StorePath, store_path
+
+#: Rows of C counted at a time: as sparse matrices they take more memory than as arrays.
+ROWS_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
@@ -99,8 +104,9 @@ class Moments(Records):
             )
         return pairs.leading(n_topics + extra)
 
-    @cached_property
+    @property
     def _all_eigenpairs(self) -> Eigenpairs:
+        """All eigenpairs of the store, read on each call."""
         if self.settings.has_projection:
             return Eigenpairs(self.read("eigenvalues"), self.read("eigenvectors"))
         return Eigenpairs(self.read("basis_eigenvalues"), self.read("basis"))
@@ -133,8 +139,10 @@ class Moments(Records):
 
     def _sampled_rows(self, ids: NDArray[np.integer[Any]]) -> Floats:
         documents = self.sample()
-        # As CSR: SciPy converts the right factor, which is all documents, to the format of the left one.
-        rows: Floats = (documents[:, ids].T.tocsr() @ documents).toarray().astype(np.float64)
+        rows: Floats = large_empty((ids.size, self.n_words))
+        for some in panels(ids.size, ROWS_AT_ONCE):
+            # As CSR: SciPy converts the right factor, which is all documents, to the format of the left one.
+            rows[some] = (documents[:, ids[some]].T.tocsr() @ documents).toarray()
         rows[np.arange(ids.size), ids] -= self.diagonal[ids]
         return rows
 

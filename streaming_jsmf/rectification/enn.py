@@ -43,6 +43,7 @@ from streaming_jsmf.rectification.result import (
     positive_half,
     scaled_vectors,
 )
+from streaming_jsmf.storage.large_arrays import large_copy, large_empty, large_zeros
 
 #: Increase when the same moments give other bits; part of the fingerprint of a model.
 ALGORITHM_VERSION = 3
@@ -93,10 +94,10 @@ def epsilon_nonnegative(
     shares = np.full(n, 1.0 / n) if shares is None else shares
     occurring = np.asarray(pairs.vectors.any(axis=1))
     # C has no entries for the other words; any missing mass given to them would be corrected away again.
-    these = pairs if occurring.all() else Eigenpairs(pairs.values, pairs.vectors[occurring])
+    these = pairs if occurring.all() else Eigenpairs(pairs.values, large_copy(pairs.vectors, rows=occurring))
     size = papers_rows(n_topics) if checked_words is None else checked_words
     operator = _Operator(size, shares[occurring])
-    y, vectors = positive_half(these, n_topics), these.vectors.astype(np.float32, order="C")
+    y, vectors = positive_half(these, n_topics), large_copy(these.vectors, np.float32)
     momentum: _Momentum | None = None
 
     def step(number: int) -> float:
@@ -120,11 +121,11 @@ def _result(y: Floats, occurring: Mask, operator: _Operator, ended: dict[str, An
     # The same Y Y' with orthogonal columns, longest first.
     values, rotation = np.linalg.eigh(gram(y))
     y = with_fixed_signs(values, rotate(y, rotation)).vectors
-    outside = y[_outside_longest(y, operator.size)]
-    squares = np.einsum("ij,ij->i", outside, outside)
+    outside = np.flatnonzero(_outside_longest(y, operator.size))
+    squares = np.concatenate([_squares(y[outside[some]]) for some in panels(outside.size)] or [np.zeros(0)])
     rectified = y
     if len(y) < len(occurring):
-        rectified = np.zeros((len(occurring), y.shape[1]))
+        rectified = large_zeros((len(occurring), y.shape[1]))
         rectified[occurring] = y
     return Rectification(
         rectified,
@@ -140,7 +141,7 @@ def _result(y: Floats, occurring: Mask, operator: _Operator, ended: dict[str, An
 def printed_step(operator: _Operator, y: Floats, vectors: Single) -> tuple[Floats, Single, float]:
     """A step of Algorithm 3 from Y and the eigenvectors of the last one: the new ones, and the change of Y Y'."""
     # E_ij <- max(-Y_i Y_j', 0);  r <- (1 - |Y'e|^2 - sum E) / N^2;  C_op: x -> Y (Y'x) + E x + r (e'x) e
-    operator.set(y.astype(np.float32))
+    operator.set(large_copy(y, np.float32))
     # (U, Lambda_K) <- Truncated-Eig(C_op, K)
     values, vectors = _truncated_eig(operator, vectors)
     # Y <- U (Lambda_K^+)^(1/2)
@@ -154,7 +155,7 @@ class _Momentum:
     def __init__(self, y: Floats) -> None:
         self.y = y
         # The last change of Y, and the number of steps since the momentum was reset.
-        self.moved: Single = np.zeros(y.shape, np.float32)
+        self.moved: Single = large_zeros(y.shape, np.float32)
         self.age = 0
         # Number of steps that have reused the positions of the negative entries.
         self.reused = REUSED_STEPS
@@ -166,7 +167,7 @@ class _Momentum:
         """
         self.age += 1
         momentum = (self.age - 1) / (self.age + FRICTION - 1)
-        z = np.empty_like(self.moved)
+        z: Single = large_empty(self.moved.shape, np.float32)
         for rows in panels(len(z), STEP_ROWS):
             z[rows] = self.y[rows] + momentum * self.moved[rows]
         reuse = self.reused < REUSED_STEPS
@@ -206,10 +207,15 @@ def _truncated_eig(operator: _Operator, vectors: Single) -> tuple[Floats, Single
     return values[::-1], rotate(block, whiten @ rotation[:, ::-1])
 
 
+def _squares(rows: FloatArray) -> Floats:
+    """Squared norms of rows."""
+    return np.asarray(np.einsum("ij,ij->i", rows, rows))
+
+
 def _outside_longest(y: FloatArray, size: int) -> Mask:
     """Whether each row of Y is not among the ``size`` longest. Ties go to the lowest id."""
     outside = np.ones(len(y), np.bool_)
-    outside[np.argsort(-np.einsum("ij,ij->i", y, y), kind="stable")[:size]] = False
+    outside[np.argsort(-_squares(y), kind="stable")[:size]] = False
     return outside
 
 
@@ -251,12 +257,13 @@ class _Operator:
     def times(self, x: Single) -> Single:
         """C_op X for X N x c."""
         product = self.corrections(x)
-        product += self.y @ gram(self.y, x).astype(np.float32)
+        small = gram(self.y, x).astype(np.float32)
+        product += np.matmul(self.y, small, out=large_empty(x.shape, np.float32))
         return product
 
     def corrections(self, x: Single) -> Single:
         """(E + r w w') X. E is symmetric, so its rows outside I also contribute to the rows I."""
-        others, right, product = self.y[self.checked], x[self.checked], np.zeros_like(x)
+        others, right, product = self.y[self.checked], x[self.checked], large_zeros(x.shape, np.float32)
         mirrored, total = np.zeros(right.shape), 0.0
 
         def group(rows: slice) -> tuple[Single, float]:

@@ -12,6 +12,7 @@ from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.panels import panel_threads, panels
 from streaming_jsmf.linalg.probes import Estimate, keyed_generator
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers
+from streaming_jsmf.storage.large_arrays import large_copy, large_zeros
 
 #: Defaults of the stopping rule: number of iterations, and relative change of the last one.
 MAX_ITERATIONS, TOLERANCE = 150, 1e-5
@@ -85,7 +86,7 @@ def positive_half(pairs: Eigenpairs, n_topics: int) -> Floats:
 def scaled_vectors(values: Floats, vectors: FloatArray, n_topics: int) -> Floats:
     """``positive_half`` for eigenvectors in float32 or float64."""
     roots = np.sqrt(np.maximum(values[:n_topics], 0.0))
-    half = np.zeros((len(vectors), n_topics))
+    half = large_zeros((len(vectors), n_topics))
     np.multiply(vectors[:, : roots.size], roots, out=half[:, : roots.size])
     return half
 
@@ -132,7 +133,7 @@ def omitted_mass(rectified: Floats, checked_words: int, seed: int = 0) -> Estima
     norms = np.sqrt(np.einsum("ij,ij->i", rectified, rectified))
     # Ties go to the lowest id, as in ENN.
     rest = np.sort(np.argsort(-norms, kind="stable")[checked_words:])
-    rows = rectified[rest]
+    rows = large_copy(rectified, rows=rest)
     total = float(norms[rest].sum())
     if total == 0.0:
         return Estimate(0.0, 0.0)

@@ -26,6 +26,7 @@ from zarr.storage import FsspecStore, LocalStore
 from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, pass_on_machine
 from streaming_jsmf.fingerprint import sealed, unsealed
 from streaming_jsmf.storage.kinds import unsuitable
+from streaming_jsmf.storage.large_arrays import large_empty
 from streaming_jsmf.storage.local import require_regular
 from streaming_jsmf.storage.objects import reaching, writing
 from streaming_jsmf.storage.paths import StorePath, inside, node_exists, write_json
@@ -282,7 +283,7 @@ def read_array(
     and, if known, the chunk, and ends with ``hint``.
     """
     array = _open_array(inside(group, name), expected, hint)
-    values = np.empty(array.shape, dtype=object if array.dtype.kind in "OUT" else array.dtype)
+    values = large_empty(array.shape, object if array.dtype.kind in "OUT" else array.dtype)
     for rows, panel in _panels(array, group / name, expected, hint):
         values[rows] = panel
     return values

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.errors import StoreError, pass_on_machine
 from streaming_jsmf.storage.arrays import CHUNK_BYTES, ArrayDigest, RunningDigest, chunk_rows, digest
+from streaming_jsmf.storage.large_arrays import large_empty
 from streaming_jsmf.storage.local import require_regular
 from streaming_jsmf.storage.objects import Ranges, writing
 from streaming_jsmf.storage.paths import StorePath
@@ -51,7 +52,7 @@ def read_packed(
         with _opened(path, sum(sizes), CHUNK_BYTES) as stream:
             for (name, known), size in zip(digests.items(), sizes, strict=True):
                 if name not in without:
-                    values = np.empty(known.shape, known.dtype)
+                    values = large_empty(known.shape, known.dtype)
                     stream.seek(start)
                     _fill(stream, values)
                     if digest(values) != known:

@@ -17,6 +17,7 @@ from streaming_jsmf.inference.words import characteristic_words, label_words, pr
 from streaming_jsmf.jobs.events import Iteration, Listener
 from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_factor
 from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.moments.select import SelectedMoments
 from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.rectification.ap import alternating_projection
@@ -58,11 +59,12 @@ def fit_anchor_words(
     pairs = moments.eigenpairs(settings.n_topics)
     spectrum = spectral_certificates(moments, pairs, settings.n_topics)
     lap("eigenpairs")
-    rectification = rectify(moments, pairs, settings, threads, listener)
+    rectification, values = rectify(moments, pairs, settings, threads, listener), pairs.values
+    del pairs
     lap("rectification")
     topics = anchored_topics(moments, rectification, settings, rules, threads)
     lap("anchor_words")
-    arrays = _arrays(moments, pairs, rectification, topics)
+    arrays = _arrays(moments, values, rectification, topics)
     metrics = {**_metrics(moments, rules, rectification, topics), **spectrum}
     lap("words")
     return arrays, metrics
@@ -142,7 +144,7 @@ def anchored_topics(
 
 
 def _arrays(
-    moments: Moments, pairs: Eigenpairs, rectification: Rectification, topics: AnchorWordTopics
+    moments: Moments, eigenvalues: Floats, rectification: Rectification, topics: AnchorWordTopics
 ) -> Arrays:
     anchors, lists = topics.anchors, word_lists(moments, topics.word_topic, topics.anchors.words)
     arrays = {
@@ -154,7 +156,7 @@ def _arrays(
         "topic_given_word": topics.topic_given_word,
         "topic_topic": topics.topic_topic,
         "topic_probability": topics.topic_probability,
-        "eigenvalues": pairs.values[: anchors.words.size],
+        "eigenvalues": eigenvalues[: anchors.words.size],
         "rectified": rectification.rectified,
         "row_sum": moments.row_sum,
         "rectified_row_sum": topics.rectified_row_sum,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.corpus.partition_jobs import run_on_partitions
 from streaming_jsmf.corpus.units import (
     Partition,
     WorkUnit,
@@ -27,7 +28,7 @@ from streaming_jsmf.jobs.checkpoints import PartialResult, key_of
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.jobs.run import Job, Reduction, run_job
+from streaming_jsmf.jobs.run import Job, Reduction
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.process_limits import PROCESS_BYTES
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
@@ -140,5 +141,5 @@ class DocumentJob:
         keys = tuple(key_of(content, *salt) for content in contents)
         order, checkpoints = FoldOrder(keys, self.work.request), self.work.checkpoints(name)
         parts = tuple(map(partition_part, keys, self.partitions))
-        run_job(Job(checkpoints, reduction, parts, order), executor)
+        run_on_partitions(Job(checkpoints, reduction, parts, order), executor)
         return partial(checkpoints.read_fold, order.total)

@@ -21,6 +21,7 @@ from streaming_jsmf.moments.select import SelectedMoments, select_partitions
 from streaming_jsmf.moments.store import Moments, open_moments
 from streaming_jsmf.process_limits import peak_memory
 from streaming_jsmf.rectification.enn import ALGORITHM_VERSION as ENN_ALGORITHM
+from streaming_jsmf.storage.large_arrays import large_arrays_in_files
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.storage.results import Found, package_versions
 from streaming_jsmf.topics.anchor_words import Arrays, anchor_rules, fit_anchor_words
@@ -82,7 +83,7 @@ class InferPlan:
             last = now
 
         # The bits of a product depend on the number of BLAS threads; our threads compute fixed blocks instead.
-        with single_blas_thread():
+        with single_blas_thread(), large_arrays_in_files():
             try:
                 arrays, metrics = self._computed(lap, listener)
             except DegenerateAnchorsError as error:

@@ -11,15 +11,17 @@ from typing import Self, TypeAlias
 
 from dask.utils import format_bytes
 
-from streaming_jsmf.config import InferSettings, Rectifier, StodSettings
+from streaming_jsmf.config import InferSettings, Rectifier, ScanSettings, StodSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError, TooFewFactorsError, option
 from streaming_jsmf.inference.anchors import RejectedAnchorError, too_little_mass
+from streaming_jsmf.linalg.eigen import GUARD_VECTORS
 from streaming_jsmf.linalg.typing import Integers
 from streaming_jsmf.moments.memory import matrix_bytes
 from streaming_jsmf.moments.store import Moments
-from streaming_jsmf.process_limits import machine_memory, shortage
+from streaming_jsmf.process_limits import PROCESS_BYTES, machine_memory, shortage
 from streaming_jsmf.rectification.enn import papers_rows
+from streaming_jsmf.storage.large_arrays import bytes_in_memory
 
 logger = logging.getLogger(__name__)
 
@@ -32,9 +34,16 @@ _OF_WHOLE_C: tuple[Rectifier, ...] = ("ap", "palm", "ipalm")
 
 #: Number of words from which the cost of rectifying the whole C is announced, and of topics for ENN.
 _MANY_WORDS, _MANY_TOPICS = 5_000, 300
-#: Number of N x K arrays in memory during ENN, and its operations per second on one core;
-#: measured on KOS with K = 100 and 300.
-_BLOCKS, _OPERATIONS = 15, 1e10
+#: Operations per second of ENN on one core, measured on KOS with K = 100 and 300.
+_OPERATIONS = 1e10
+#: N x K arrays in float64 of the engine stod.
+_STOD_ARRAYS = 15
+#: Bytes while an array of chunks is read.
+_READING = 56 * 2**20
+#: Bytes for each negative entry of ENN's N x |I| product, and their share in the first step on text (.03 to .18).
+_NEGATIVE_BYTES, _NEGATIVE_SHARE = 2, 0.1
+#: Bytes of a nonzero of the documents that a store holds, while they are joined.
+_BYTES_PER_HELD = 12
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,8 @@ class Requirements:
     words, n_documents : The vocabulary, in the order of word ids, and the number of documents.
     document_frequency : Number of documents that contain each word, (N,); None for a corpus that has not counted it.
     exact : Whether the whole C is stored, or will be.
+    widest, held : The number of topics that the scan supports (0: those of the settings), and the nonzeros of the
+        documents that the store holds.
     """
 
     settings: EngineSettings
@@ -53,19 +64,26 @@ class Requirements:
     n_documents: int
     document_frequency: Integers | None
     exact: bool
+    widest: int = 0
+    held: int = 0
 
     @classmethod
-    def of_corpus(cls, settings: EngineSettings, corpus: Corpus, *, exact: bool) -> Self:
+    def of_corpus(cls, settings: EngineSettings, corpus: Corpus, scan: ScanSettings) -> Self:
         """Requirements of a corpus before its scan; reads its vocabulary only."""
-        vocabulary = corpus.vocabulary()
-        counted = vocabulary.document_frequency
-        return cls(settings, corpus.root, vocabulary.words, corpus.n_documents, counted, exact)
+        vocabulary, held = corpus.vocabulary(), 0
+        if scan.range_finder == "sample":
+            sizes = corpus.n_documents, corpus.n_words, corpus.nonzeros
+            held = int(scan.held_share(*sizes) * corpus.nonzeros)
+        counts = corpus.n_documents, vocabulary.document_frequency
+        return cls(settings, corpus.root, vocabulary.words, *counts, scan.exact, held=held)
 
     @classmethod
     def of_moments(cls, settings: EngineSettings, moments: Moments) -> Self:
         """Requirements of a complete moments store."""
         counts = moments.n_documents, moments.document_frequency
-        return cls(settings, str(moments.path), moments.words, *counts, moments.settings.exact)
+        scan, parts = moments.settings, moments.manifest.partitions
+        held = int((moments.manifest.sample_share or 0) * sum(part.nonzeros for part in parts))
+        return cls(settings, str(moments.path), moments.words, *counts, scan.exact, scan.max_topics, held)
 
     def given_anchors(self) -> tuple[tuple[int, ...], ...]:
         """Word ids of the given anchors, one group per topic, without words that cannot serve (``unusable_words``).
@@ -174,28 +192,62 @@ class Requirements:
 
     @property
     def memory(self) -> int:
-        """Bytes that the inference needs, accurate to a factor of about two."""
-        return _BLOCKS * 8 * len(self.words) * self.settings.n_topics + self._matrix
+        """Bytes of memory that the inference needs, with the defaults of lr-jsmf to a tenth; files do not count."""
+        stages = [bytes_in_memory(arrays) + others for arrays, others in self._stages]
+        return PROCESS_BYTES + self._matrix + max(stages)
+
+    @property
+    def disk(self) -> int:
+        """Bytes of the arrays in temporary files (``storage.large_arrays``)."""
+        return max(sum(arrays) - bytes_in_memory(arrays) for arrays, _ in self._stages)
+
+    @property
+    def _stages(self) -> list[tuple[list[int], int]]:
+        """Bytes of the tall arrays that exist at the same time in each stage, and of what else there is."""
+        n_words, k = len(self.words), self.settings.n_topics
+        if isinstance(self.settings, StodSettings):
+            return [([8 * n_words * k] * _STOD_ARRAYS, 0)]
+        scanned = ScanSettings(max_topics=max(self.widest, k))
+        basis, guarded = min(scanned.basis_width, n_words), k + GUARD_VECTORS
+        pairs, topics = 8 * n_words * (scanned.max_topics + GUARD_VECTORS), 8 * n_words * k
+        negative = int(_NEGATIVE_SHARE * n_words * min(n_words, papers_rows(k)))
+        return [
+            # The eigenpairs, Q and C Q.
+            ([pairs, 8 * n_words * basis, 8 * n_words * basis], _READING),
+            # ENN: the eigenpairs, Y in both precisions, and four blocks of a power step.
+            ([pairs, topics, topics // 2, *[4 * n_words * guarded] * 4], _NEGATIVE_BYTES * negative),
+            # Y, p(word | topic), p(topic | word), and rows of C from the documents; LAW has as many without these.
+            ([topics] * 4, _BYTES_PER_HELD * self.held),
+        ]
 
     def _require_memory(self, threads: int) -> None:
         n_topics, n_words = f"{self.settings.n_topics:,}", f"{len(self.words):,}"
-        short = shortage(self.memory, threads)
+        short = shortage(self.memory - PROCESS_BYTES, threads, self.disk)
         if short is not None:
             raise InputError(
                 f"the inference of {n_topics} topics of {n_words} words needs {short}; lower {option.n_topics} or "
                 f"{option.workers}, or raise the limit"
             )
         available = machine_memory()
-        if (self._matrix or self._is_wide) and self.memory > available:
-            advice = f"lower {option.n_topics}" if self._is_wide else f"use {option.rectify('enn')}"
+        if self.memory > available:
+            by_matrix = self._matrix and not self._is_wide
+            advice = f"use {option.rectify('enn')}" if by_matrix else f"lower {option.n_topics}"
             raise InputError(
                 f"{option.n_topics} is {n_topics}, which takes about {format_bytes(self.memory)} of memory for "
                 f"{n_words} words and this machine has {format_bytes(available)}; {advice}"
             )
 
     def announce(self) -> None:
-        """Log the time and memory of a long rectification, accurate to a factor of about two."""
+        """Log the temporary files of an inference, and the time and memory of a long rectification."""
         settings, n_words = self.settings, len(self.words)
+        if self.disk:
+            logger.info(
+                "K = %s of %s words takes about %s of memory, and %s in temporary files (in the folder TMPDIR)",
+                f"{settings.n_topics:,}",
+                f"{n_words:,}",
+                format_bytes(self.memory),
+                format_bytes(self.disk),
+            )
         if isinstance(settings, StodSettings):
             return
         if settings.needs_whole_c and n_words >= _MANY_WORDS:

@@ -21,7 +21,7 @@ from streaming_jsmf.errors import option
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.linalg.csr import apply_gram, rows_of
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS, block_width
-from streaming_jsmf.linalg.panels import on_each, panels
+from streaming_jsmf.linalg.panels import on_each, panels, side_by_side
 from streaming_jsmf.linalg.sampled import (
     CorrectedPairs,
     SampleCertificate,
@@ -168,8 +168,8 @@ class RefinementStage(ProductStage):
         refinement = _product(store, folded, "directions")
         if not refinement.shape[1]:
             return PartialResult({"refinement": refinement})
-        basis = np.hstack([store.read("basis"), store.read("directions")])
-        product = np.hstack([store.read("projection"), refinement])
+        basis = side_by_side(store.read("basis"), store.read("directions"))
+        product = side_by_side(store.read("projection"), refinement)
         parts = SampleParts.of(store.sample(), store.sample_share)
         found = _eigenpairs(store, *_corrected(store, parts, basis, product))
         return PartialResult({"refinement": refinement, **found.arrays}, found.scalars)
@@ -186,7 +186,7 @@ def _product(store: Records, folded: Iterator[PartialResult], name: str) -> Floa
     basis, sums = store.read(name), [total.arrays["projection"] for total in folded]
     if not sums:
         return basis  # without columns
-    product: Floats = sums[0] if len(sums) == 1 else np.hstack(sums)
+    product: Floats = sums[0] if len(sums) == 1 else side_by_side(*sums)
     weight, diagonal = store.scalars(SUMS)["total_weight"], store.read("diagonal")[:, None]
     on_each(
         lambda rows: np.subtract(product[rows] / weight, diagonal[rows] * basis[rows], out=product[rows]),
