@@ -29,7 +29,7 @@ from streaming_jsmf.validation import Strict, explain
 
 KIND = "streaming_jsmf.moments"
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 #: Increase when the same settings give different bits; part of the settings' fingerprint.
 ALGORITHM_VERSION = 7
 #: A corpus whose partitions or sample would now differ by more than this factor is scanned anew.

@@ -11,7 +11,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -52,18 +52,21 @@ class Variable:
 
 @dataclass(frozen=True)
 class ArrayDigest:
-    """Digest, shape and dtype of an array, as stored in records."""
+    """Digest, shape and dtype of an array, as stored in records, and the sizes of its ``frames`` in a packed file."""
 
     sha256: str
     shape: tuple[int, ...]
     dtype: str
+    frames: tuple[int, ...] = field(default=(), compare=False)
 
     def fields(self) -> dict[str, Any]:
-        return {**asdict(self), "shape": list(self.shape)}
+        plain = {"sha256": self.sha256, "shape": list(self.shape), "dtype": self.dtype}
+        return {**plain, "frames": list(self.frames)} if self.frames else plain
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> ArrayDigest:
-        return cls(str(fields["sha256"]), tuple(int(n) for n in fields["shape"]), str(fields["dtype"]))
+        shape, frames = (tuple(map(int, sizes)) for sizes in (fields["shape"], fields.get("frames", ())))
+        return cls(str(fields["sha256"]), shape, str(fields["dtype"]), frames)
 
 
 def digest(values: NDArray[Any]) -> ArrayDigest:
