@@ -35,14 +35,21 @@ _TITLES = {
     is_flag=True,
     help="Read a corpus or shares completely and verify them; stores are always verified.",
 )
-def info(path: str, as_json: bool = False, verify: bool = False) -> str:
+@option(
+    "--migrate",
+    is_flag=True,
+    help="First rewrite a moments store or a model of an earlier format, without a pass over the documents.",
+)
+def info(path: str, as_json: bool = False, verify: bool = False, migrate: bool = False) -> str:
     """Describe the corpus, moments store, model or shares at PATH.
 
     Tells whether it is complete and intact, and how it was made.
     """
-    from streaming_jsmf.interface.describe import describe
+    from streaming_jsmf.interface import describe as stores
 
-    described = describe(path, verify=verify)
+    if migrate:
+        stores.migrate(path)
+    described = stores.describe(path, verify=verify)
     if as_json:
         return json_text(described)
     return "\n".join(map(printable, _page(path, described)))

@@ -41,7 +41,7 @@ from streaming_jsmf.storage.arrays import read_attributes, replace_attributes
 from streaming_jsmf.storage.kinds import MOMENTS, taken
 from streaming_jsmf.storage.lock import recover, sole_writer
 from streaming_jsmf.storage.paths import StorePath, node_exists, store_path
-from streaming_jsmf.storage.replace import remove_store, store_written
+from streaming_jsmf.storage.replace import remove_store, require_replaceable, store_written
 from streaming_jsmf.storage.results import Found, Wanted
 
 logger = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ def scan(
     is_node = node_exists(path)
     if is_node and read_attributes(path).get("kind") != KIND:
         raise taken(path, MOMENTS)
-    stored = read_store(path) if is_node else None
+    stored = _stored(path, overwrite) if is_node else None
     if follow and stored is not None and settings is None:
         settings = replace(stored.settings, **fields_given(ScanSettings, options))
     settings = settings_of("settings", ScanSettings, settings, options)
@@ -100,7 +100,11 @@ def scan(
             f"{whole.root} has other words than {path}; ingest it with these words, give another path, or "
             f"{option.overwrite(True)} to replace the store"
         )
-    found = _wanted_store(path, planned, stored, follow, overwrite).find()
+    if is_node and stored is None:  # of another format
+        require_replaceable(path)
+        found = Found.OTHER
+    else:
+        found = _wanted_store(path, planned, stored, follow, overwrite).find()
     if found is Found.MADE:
         _clear_leftovers(read_store(path))
         return open_moments(path)
@@ -129,6 +133,16 @@ def scan(
                     write_words(stored, whole.vocabulary().words)
             run_stages(Moments(path, planned), executor, whole)
     return open_moments(path)
+
+
+def _stored(path: StorePath, overwrite: bool) -> Moments | None:
+    """The store that is there, or None if it has another format and is to be replaced."""
+    try:
+        return read_store(path)
+    except InputError:
+        if overwrite:
+            return None
+        raise
 
 
 def relocate(store: Moments, corpus: Corpus) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import shlex
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,8 @@ from zarr.abc.store import ByteRequest, OffsetByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from zarr.storage import FsspecStore, LocalStore
 
-from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, pass_on_machine
+from streaming_jsmf.display import location
+from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, option, pass_on_machine
 from streaming_jsmf.fingerprint import sealed, unsealed
 from streaming_jsmf.storage.kinds import unsuitable
 from streaming_jsmf.storage.local import require_regular
@@ -131,7 +133,14 @@ def sealed_as(kind: str, version: int, attributes: Mapping[str, Any]) -> dict[st
 
 
 def read_sealed(
-    path: StorePath, kind: str, version: int, *, what: str, hint: str, wanted: str | None = None
+    path: StorePath,
+    kind: str,
+    version: int,
+    *,
+    what: str,
+    hint: str,
+    wanted: str | None = None,
+    migrated: Container[int] = (),
 ) -> dict[str, Any]:
     """Return the attributes of a group that were made by ``sealed_as``.
 
@@ -145,7 +154,7 @@ def read_sealed(
             raise unsuitable(path, wanted)
         raise StoreError(f"{path}/zarr.json: {what} are damaged; {hint}")
     error = StoreError if wanted is None else InputError
-    return verified(path, attributes, version, what=what, hint=hint, other_version=error)
+    return verified(path, attributes, version, what=what, hint=hint, other_version=error, migrated=migrated)
 
 
 def verified(
@@ -156,17 +165,30 @@ def verified(
     what: str,
     hint: str,
     other_version: type[StreamingJSMFError] = InputError,
+    migrated: Container[int] = (),
 ) -> dict[str, Any]:
-    """Return sealed values of the group at ``path``; errors as ``read_sealed``."""
+    """Return sealed values of the group at ``path``; errors as ``read_sealed``.
+
+    The message about an older version names the option that rewrites it if it is one of ``migrated``.
+    """
     # Values without a version are damaged, which their sha256 shows.
-    if sealed.get("format_version", version) != version:
+    if (found := sealed.get("format_version", version)) != version:
         raise other_version(
-            f"{path}: format version {sealed['format_version']} is unknown; this release reads {version}; {hint}"
+            f"{path}: has format version {found}, and this release reads {version}; "
+            + _advice(path, found, version, hint, migrated)
         )
     try:
         return unsealed(sealed)
     except ValueError as error:
         raise StoreError(f"{path}/zarr.json: {what} are damaged ({error}); {hint}") from error
+
+
+def _advice(path: StorePath, found: Any, version: int, hint: str, migrated: Container[int]) -> str:
+    """What to do about a store of another format."""
+    if found in migrated:
+        migrate = f"streaming-jsmf info {shlex.quote(location(path))} {option.migrate(True).on_command_line}"
+        return f"{migrate} rewrites it without a pass over the documents"
+    return "install a newer release" if isinstance(found, int) and found > version else hint
 
 
 def write_array(
