@@ -152,7 +152,9 @@ def _parts_of(stage: str, settings: ScanSettings, there: Mapping[str, Any]) -> l
 
 def _joined(records: list[dict[str, Any]]) -> dict[str, Any]:
     """One record of the arrays and scalars of several."""
-    arrays, scalars = ({k: v for each in records for k, v in each[of].items()} for of in ("arrays", "scalars"))
+    arrays, scalars = (
+        {k: v for each in records for k, v in each[of].items()} for of in ("arrays", "scalars")
+    )
     history = [note for each in records for note in each["history"]]
     return {"arrays": arrays, "scalars": scalars, "history": history, "made": records[-1]["made"]}
 

@@ -100,11 +100,7 @@ def scan(
             f"{whole.root} has other words than {path}; ingest it with these words, give another path, or "
             f"{option.overwrite(True)} to replace the store"
         )
-    if is_node and stored is None:  # of another format
-        require_replaceable(path)
-        found = Found.OTHER
-    else:
-        found = _wanted_store(path, planned, stored, follow, overwrite).find()
+    found = _found(path, planned, stored, follow, overwrite)
     if found is Found.MADE:
         _clear_leftovers(read_store(path))
         return open_moments(path)
@@ -143,6 +139,16 @@ def _stored(path: StorePath, overwrite: bool) -> Moments | None:
         if overwrite:
             return None
         raise
+
+
+def _found(
+    path: StorePath, planned: StoreManifest, stored: Moments | None, follow: bool, overwrite: bool
+) -> Found:
+    """What is at the path of a store; one of another format is ``Found.OTHER`` (see ``_stored``)."""
+    if stored is None and node_exists(path):
+        require_replaceable(path)
+        return Found.OTHER
+    return _wanted_store(path, planned, stored, follow, overwrite).find()
 
 
 def relocate(store: Moments, corpus: Corpus) -> None:

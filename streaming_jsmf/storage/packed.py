@@ -54,7 +54,7 @@ def _encoded(panel: NDArray[Any]) -> bytes:
 
 
 def _codecs(dtype: np.dtype[Any]) -> tuple[Any, ...]:
-    """Codecs of Zarr: of whole numbers, such as sorted word ids, the differences are stored, the highest bytes first."""
+    """Codecs of Zarr. Of whole numbers, such as sorted word ids, the bytes of the differences are stored."""
     # Level 1 needs .09 bytes more for a value, and level 5 twice the time to save .06.
     zstd = Zstd(level=3)
     return (Delta(dtype.str), Shuffle(dtype.itemsize), zstd) if dtype.kind in "iu" else (zstd,)
