@@ -16,6 +16,7 @@ from streaming_jsmf.errors import InputError, SettingsMismatchError, option
 from streaming_jsmf.jobs.checkpoints import RECORDS
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.moments.disk import require_scan_disk
 from streaming_jsmf.moments.integrity import (
     damage,
     damage_of_record,
@@ -108,6 +109,7 @@ def scan(
         planned = new_manifest(whole, settings)
     is_new = stored is None or found is Found.OTHER
     require_scan_memory(planned, path, execution, whole, is_new=is_new)
+    require_scan_disk(planned, path, execution, whole, is_new=is_new)
     with sole_writer(path):
         unusable = overwrite or not node_exists(path / RECORDS / SUMS)
         bad_input = partial(_discard_unusable, path) if unusable else None

@@ -37,6 +37,11 @@ _MANY_WORDS, _MANY_TOPICS = 5_000, 300
 _BLOCKS, _OPERATIONS = 15, 1e10
 
 
+def inference_bytes(n_words: int, n_topics: int) -> int:
+    """Bytes of the arrays of an inference, accurate to a factor of about two."""
+    return _BLOCKS * 8 * n_words * n_topics
+
+
 @dataclass(frozen=True)
 class Requirements:
     """Settings beside the words and documents that they are for, before any computation.
@@ -175,7 +180,7 @@ class Requirements:
     @property
     def memory(self) -> int:
         """Bytes that the inference needs, accurate to a factor of about two."""
-        return _BLOCKS * 8 * len(self.words) * self.settings.n_topics + self._matrix
+        return inference_bytes(len(self.words), self.settings.n_topics) + self._matrix
 
     def _require_memory(self, threads: int) -> None:
         n_topics, n_words = f"{self.settings.n_topics:,}", f"{len(self.words):,}"
