@@ -26,6 +26,7 @@ _NAMES = {
     "ingestion.ingest": "ingest",
     "interface.choose_k": "choose_k",
     "interface.fit": "fit",
+    "interface.plan": "plan",
     "interface.topic_model": "TopicModel",
     "interface.update": "update",
     "jobs.execution": "Execution",
