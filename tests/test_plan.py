@@ -31,9 +31,9 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def write_news(path: Path, documents: int) -> Path:
-    """Texts of 6,000 words of falling frequency."""
+    """Texts of 40,000 words of falling frequency."""
     random = Random(5)
-    words = ["".join(random.choices("abcdefghijklmnoprstuvz", k=5 + i % 4)) for i in range(6000)]
+    words = ["".join(random.choices("abcdefghijklmnoprstuvz", k=5 + i % 5)) for i in range(40_000)]
     weights = [1 / (10 + rank) for rank in range(len(words))]
     with path.open("w", encoding="utf-8") as file:
         for number in range(documents):
@@ -86,14 +86,14 @@ def test_a_fit_needs_what_its_plan_says(tmp_path: Path, kind: str) -> None:
 
 
 def test_sizes_of_a_source_come_from_a_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = write_news(tmp_path / "news.jsonl", 6000)
-    made = sj.ingest(source, tmp_path / "corpus", min_df=3)
-    monkeypatch.setattr("streaming_jsmf.interface.plan.SAMPLE_BYTES", 512 << 10)
+    source = write_news(tmp_path / "news.jsonl", 3000)
+    made = sj.ingest(source, tmp_path / "corpus", min_df=3, scheduler="synchronous")
+    monkeypatch.setattr("streaming_jsmf.interface.plan.SAMPLE_BYTES", 256 << 10)
     found = plan(source, 10, min_df=3).sizes
     assert found.sample_bytes < source.stat().st_size / 3
     assert found.documents == pytest.approx(made.n_documents, rel=0.03)
-    assert found.nonzeros == pytest.approx(made.nonzeros, rel=0.1)
-    assert found.words == pytest.approx(made.n_words, rel=0.25)
+    assert found.nonzeros == pytest.approx(made.nonzeros, rel=0.35)
+    assert found.words == pytest.approx(made.n_words, rel=0.5)
     assert found.shard_bytes == pytest.approx(sum(shard.bytes for shard in made.shards), rel=0.2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "news.jsonl"]
 
