@@ -40,13 +40,16 @@ WHOLE_BYTES = 256 << 20
 LEAST_RATE = 1e-8
 #: CPU seconds (docs/sizing.md) of a pass of a scan for a nonzero, and for a nonzero and column of the basis; of the
 #: eigenpairs for a word and column, and for a word and pair of columns; of the inference for a word and topic, and
-#: for a word and pair of topics; of a step of polish for a nonzero, and for a nonzero and topic.
-PASS, PASS_COLUMN = 3e-8, 1.5e-9
-PAIRS_COLUMN, PAIRS_COLUMNS = 1e-6, 2e-9
-INFER_TOPIC, INFER_TOPICS = 4.8e-6, 4.4e-8
-STEP, STEP_TOPIC = 1.4e-7, 1.3e-9
+#: for a word and pair of topics; of a step of polish for a nonzero, and for a nonzero and topic; and of polish for a
+#: word and topic.
+PASS, PASS_COLUMN = 3e-8, 9e-10
+PAIRS_COLUMN, PAIRS_COLUMNS = 4.5e-7, 2e-10
+INFER_TOPIC, INFER_TOPICS = 3e-6, 3e-8
+STEP, STEP_TOPIC, POLISH_TOPIC = 1e-7, 1e-9, 7e-7
 #: CPU seconds of the start of a command.
 START = 1.6
+#: The stage that reads no documents.
+INFER = "infer"
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,7 @@ class Plan:
     ----------
     source : Path or URL.
     n_topics, workers : K, and the number of workers that memory and hours are for.
+    threads : Threads of the inference, which runs in the process of the command.
     sizes : Sizes of the corpus.
     stages : The stages in order; each keeps the disk of the results before it.
     result_bytes : Disk of corpus, moments store and model together, once it is finished.
@@ -101,6 +105,7 @@ class Plan:
     source: str
     n_topics: int
     workers: int
+    threads: int
     sizes: Sizes
     stages: tuple[StagePlan, ...]
     result_bytes: int = field(default=0)
@@ -121,8 +126,12 @@ class Plan:
 
     @property
     def hours(self) -> float:
-        """Hours on so many cores; the inference runs on those of one machine."""
-        return self.cpu_seconds / self.workers / 3600
+        """Hours, if storage and network are fast enough."""
+        seconds = (
+            stage.cpu_seconds / (self.threads if stage.stage == INFER else self.workers)
+            for stage in self.stages
+        )
+        return sum(seconds) / 3600
 
     def fields(self) -> dict[str, Any]:
         """JSON values."""
@@ -210,11 +219,18 @@ def plan(
         sizes = _of_source(source, request_of(ingest_request, options) or IngestRequest())
     polished = polish if polish is not None else engine == "lr-jsmf"
     name = str(source) if isinstance(source, str | os.PathLike) else "data in memory"
-    return planned(name, sizes, settings, workers, polished=polished)
+    threads = min(workers, os.cpu_count() or 1)
+    return planned(name, sizes, settings, workers, threads, polished=polished)
 
 
 def planned(
-    source: str, sizes: Sizes, settings: ScanSettings, workers: int, *, polished: bool = True
+    source: str,
+    sizes: Sizes,
+    settings: ScanSettings,
+    workers: int,
+    threads: int = 1,
+    *,
+    polished: bool = True,
 ) -> Plan:
     """The plan of a corpus with these sizes; computes only."""
     model = 3 * 8 * sizes.words * settings.max_topics
@@ -222,7 +238,8 @@ def planned(
     stages = [*_ingest(sizes, workers), scanned, _infer(sizes, settings, store + model)]
     if polished:
         stages.append(_polish(sizes, settings, workers, store + model))
-    return Plan(source, settings.max_topics, workers, sizes, tuple(stages), sizes.shard_bytes + store + model)
+    result_bytes = sizes.shard_bytes + store + model
+    return Plan(source, settings.max_topics, workers, threads, sizes, tuple(stages), result_bytes)
 
 
 def _ingest(sizes: Sizes, workers: int) -> Iterator[StagePlan]:
@@ -258,7 +275,7 @@ def _infer(sizes: Sizes, settings: ScanSettings, results: int) -> StagePlan:
     n_words, n_topics = sizes.words, settings.max_topics
     seconds = n_words * n_topics * (INFER_TOPIC + INFER_TOPICS * n_topics)
     memory = PROCESS_BYTES + inference_bytes(n_words, n_topics)
-    return StagePlan("infer", 0, memory, sizes.shard_bytes + results, START + seconds)
+    return StagePlan(INFER, 0, memory, sizes.shard_bytes + results, START + seconds)
 
 
 def _polish(sizes: Sizes, settings: ScanSettings, workers: int, results: int) -> StagePlan:
@@ -269,6 +286,7 @@ def _polish(sizes: Sizes, settings: ScanSettings, workers: int, results: int) ->
     needs = polish_needs(sizes.words, n_topics, nonzeros)
     memory = documents_peak(sizes.row_group, needs, workers)
     seconds = (STEP + STEP_TOPIC * n_topics) * nonzeros * sum(step.share for step in steps)
+    seconds += POLISH_TOPIC * sizes.words * n_topics
     disk = sizes.shard_bytes + results + 8 * sizes.words * n_topics * (workers + 1)
     return StagePlan("polish", passes, memory, disk, START + seconds)
 

@@ -25,7 +25,7 @@ from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from zarr.storage import FsspecStore, LocalStore
 
 from streaming_jsmf.display import location
-from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, option, pass_on_machine
+from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, pass_on_machine
 from streaming_jsmf.fingerprint import sealed, unsealed
 from streaming_jsmf.storage.kinds import unsuitable
 from streaming_jsmf.storage.local import require_regular
@@ -186,8 +186,7 @@ def verified(
 def _advice(path: StorePath, found: Any, version: int, hint: str, migrated: Container[int]) -> str:
     """What to do about a store of another format."""
     if found in migrated:
-        migrate = f"streaming-jsmf info {shlex.quote(location(path))} {option.migrate(True).on_command_line}"
-        return f"{migrate} rewrites it without a pass over the documents"
+        return f"streaming-jsmf info {shlex.quote(location(path))} --migrate rewrites it, without a scan"
     return "install a newer release" if isinstance(found, int) and found > version else hint
 
 
