@@ -89,7 +89,7 @@ def test_a_fit_needs_what_its_plan_says(tmp_path: Path, kind: str) -> None:
 def test_sizes_of_a_source_come_from_a_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = write_news(tmp_path / "news.jsonl", 3000)
     made = sj.ingest(source, tmp_path / "corpus", min_df=3, scheduler="synchronous")
-    monkeypatch.setattr("streaming_jsmf.interface.plan.SAMPLE_BYTES", 256 << 10)
+    monkeypatch.setattr("streaming_jsmf.ingestion.sample.SAMPLE_BYTES", 256 << 10)
     found = plan(source, 10, min_df=3).sizes
     assert found.sample_bytes < source.stat().st_size / 3
     assert found.documents == pytest.approx(made.n_documents, rel=0.03)
@@ -109,8 +109,8 @@ def test_a_source_without_parts_that_is_large_is_refused(
     source.write_text("\n".join(["30", "9", "90", *entries, ""]), encoding="utf-8")
     (tmp_path / "vocab.txt").write_text("".join(f"word{number}\n" for number in range(9)), encoding="utf-8")
     assert plan(source, 2, reader="docword").sizes.nonzeros == 90
-    monkeypatch.setattr("streaming_jsmf.interface.plan.SAMPLE_BYTES", 8)
-    monkeypatch.setattr("streaming_jsmf.interface.plan.WHOLE_BYTES", 16)
+    monkeypatch.setattr("streaming_jsmf.ingestion.sample.SAMPLE_BYTES", 8)
+    monkeypatch.setattr("streaming_jsmf.ingestion.sample.WHOLE_BYTES", 16)
     with pytest.raises(InputError, match="no parts that can be read alone; ingest it, and give the corpus"):
         plan(source, 2, reader="docword")
 

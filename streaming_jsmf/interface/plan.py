@@ -2,42 +2,27 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from dask.utils import format_bytes
 
 from streaming_jsmf.config import INGEST_SETTINGS, IngestRequest, ScanSettings, request_of, settings_of, takes
 from streaming_jsmf.corpus.bags import BATCH_NONZEROS
-from streaming_jsmf.corpus.curation import least_documents
 from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus
 from streaming_jsmf.display import table
-from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.polish import SAMPLE_NONZEROS, plan_steps
-from streaming_jsmf.jobs.events import silent
-from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.disk import scan_disk
 from streaming_jsmf.moments.memory import scan_peak
 from streaming_jsmf.moments.stages.cooccurrence import row_panels
 from streaming_jsmf.process_limits import PROCESS_BYTES
-from streaming_jsmf.storage.replace import temporary_folder
 from streaming_jsmf.topics.document_job import documents_peak
 from streaming_jsmf.topics.polish import polish_needs
 from streaming_jsmf.topics.requirements import inference_bytes
 
-#: Bytes of a source that are ingested to learn what is in it, from the starts of so many of its parts.
-SAMPLE_BYTES, SAMPLE_PARTS = 32 << 20, 8
-#: A source of whose files no part can be read is ingested as a whole up to this size.
-WHOLE_BYTES = 256 << 20
-
-#: CPU seconds of an ingest for a byte, at least.
-LEAST_RATE = 1e-8
 #: CPU seconds (docs/sizing.md) of a pass of a scan for a nonzero, and for a nonzero and column of the basis; of the
 #: eigenpairs for a word and column, and for a word and pair of columns; of the inference for a word and topic, and
 #: for a word and pair of topics; of a step of polish for a nonzero, and for a nonzero and topic; and of polish for a
@@ -76,6 +61,13 @@ class Sizes:
         shard_bytes = sum(shard.bytes for shard in corpus.shards)
         return cls(corpus.n_documents, corpus.n_words, corpus.nonzeros, shard_bytes, max(groups))
 
+    @classmethod
+    def of_source(cls, source: Any, request: IngestRequest) -> Sizes:
+        """Sizes that an ingest of parts of a source lets expect."""
+        from streaming_jsmf.ingestion.sample import sampled
+
+        return cls(row_group=BATCH_NONZEROS, **vars(sampled(source, request)))
+
 
 @dataclass(frozen=True)
 class StagePlan:
@@ -108,7 +100,7 @@ class Plan:
     threads: int
     sizes: Sizes
     stages: tuple[StagePlan, ...]
-    result_bytes: int = field(default=0)
+    result_bytes: int
 
     @property
     def memory(self) -> int:
@@ -216,7 +208,7 @@ def plan(
     if isinstance(source, str | os.PathLike) and is_corpus(source):
         sizes = Sizes.of_corpus(open_corpus(source))
     else:
-        sizes = _of_source(source, request_of(ingest_request, options) or IngestRequest())
+        sizes = Sizes.of_source(source, request_of(ingest_request, options) or IngestRequest())
     polished = polish if polish is not None else engine == "lr-jsmf"
     name = str(source) if isinstance(source, str | os.PathLike) else "data in memory"
     threads = min(workers, os.cpu_count() or 1)
@@ -289,125 +281,3 @@ def _polish(sizes: Sizes, settings: ScanSettings, workers: int, results: int) ->
     seconds += POLISH_TOPIC * sizes.words * n_topics
     disk = sizes.shard_bytes + results + 8 * sizes.words * n_topics * (workers + 1)
     return StagePlan("polish", passes, memory, disk, START + seconds)
-
-
-def _of_source(source: Any, request: IngestRequest) -> Sizes:
-    """Sizes of a source from those of samples."""
-    from streaming_jsmf.ingestion.in_memory import located
-    from streaming_jsmf.ingestion.plan import plan_ingest
-    from streaming_jsmf.ingestion.steps import ingest_disk
-
-    with temporary_folder() as folder, located(source) as location:
-        ingest, _ = plan_ingest(location, folder / "corpus", request)
-        total = sum(unit.size for unit in ingest.units)
-        units, fewer = _sample(ingest)
-        with _silence():
-            half = _Sampled.of(ingest, fewer) if fewer else None
-            made = _Sampled.of(ingest, units)
-        growth, rate = 0.0, made.seconds / max(made.size, 1)
-        if half is not None:  # what both take, such as compilation, does not grow
-            growth, rate = (
-                _growth(half, made, ingest),
-                (made.seconds - half.seconds) / (made.size - half.size),
-            )
-        times = total / max(made.size, 1)
-        documents = round(made.documents * times)
-        words = made.words
-        if times > 1 and ingest.vocabulary is None and ingest.words is None:
-            wider = _effective(ingest, documents) / _effective(ingest, made.documents)
-            words = round(made.words * max(wider, 1.0) ** growth)
-            words = min(words, ingest.curation.vocabulary_size or words)
-        return Sizes(
-            documents,
-            words,
-            round(made.nonzeros * times),
-            round(made.shard_bytes * times),
-            BATCH_NONZEROS,
-            total,
-            made.size if times > 1 else 0,
-            ingest_disk(ingest.units),
-            max(rate, LEAST_RATE) * total,
-        )
-
-
-@dataclass(frozen=True)
-class _Sampled:
-    """What an ingest of some units kept; ``size`` in bytes of the source, ``seconds`` of CPU time."""
-
-    size: int
-    documents: int
-    words: int
-    nonzeros: int
-    shard_bytes: int
-    seconds: float
-
-    @classmethod
-    def of(cls, ingest: Any, units: Sequence[Any]) -> _Sampled:
-        from streaming_jsmf.ingestion.steps import run_steps
-
-        began = time.process_time()
-        sample = replace(ingest, units=units, max_dropped=1.0)
-        sample.folder.start(replace=True)
-        made = run_steps(sample, Execution("synchronous"), silent)
-        shards = [entry for _, entry in made.parts()]
-        rows, nonzeros, size = (
-            sum(getattr(each, name) for each in shards) for name in ("rows", "nonzeros", "bytes")
-        )
-        sample.folder.remove()
-        read = sum(unit.size for unit in units)
-        return cls(read, rows, len(made.totals.words), nonzeros, size, time.process_time() - began)
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Log only errors in the block: what a sample lost is of no interest."""
-    package = logging.getLogger("streaming_jsmf")
-    level = package.level
-    package.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        package.setLevel(level)
-
-
-def _sample(ingest: Any) -> tuple[list[Any], list[Any]]:
-    """The starts of some units, and half of them; all units, and none, of a source that is small or has no parts.
-
-    Raises ``InputError`` if it is large and has none.
-    """
-    units, total = list(ingest.units), sum(unit.size for unit in ingest.units)
-    if total <= SAMPLE_BYTES:
-        return units, []
-    chosen = units[:: max(1, len(units) // SAMPLE_PARTS)][:SAMPLE_PARTS]
-    if ingest.buckets or ingest.words is not None:
-        chosen = units
-    piece = SAMPLE_BYTES // len(chosen)
-    starts, halves = ([_start(ingest, unit, size) for unit in chosen] for size in (piece, piece // 2))
-    if (size := sum(unit.size for unit in starts)) > WHOLE_BYTES:
-        raise InputError(
-            f"{units[0].path}: {format_bytes(size)} would be read, because files of this kind have no parts that can "
-            "be read alone; ingest it, and give the corpus"
-        )
-    if starts == halves:
-        halves = chosen[::2] if len(chosen) > 1 and chosen is not units else []
-    return starts, halves
-
-
-def _start(ingest: Any, unit: Any, piece: int) -> Any:
-    """The first bytes of a unit, if it has parts."""
-    if ingest.buckets or unit.size <= piece or ingest.source.beginning(unit) == unit:
-        return unit
-    return replace(unit, stop=unit.start + piece, size=piece)
-
-
-def _effective(ingest: Any, documents: int) -> float:
-    """Documents for each one that a word must be in."""
-    return documents / max(least_documents(ingest.curation, documents), 1)
-
-
-def _growth(half: _Sampled, made: _Sampled, ingest: Any) -> float:
-    """Exponent of the growth of the vocabulary with the documents for each that a word must be in (Heaps' law)."""
-    wider = _effective(ingest, made.documents) / _effective(ingest, half.documents)
-    if wider <= 1 or not half.words:
-        return 0.5
-    return min(max(math.log(made.words / half.words) / math.log(wider), 0.0), 0.8)
