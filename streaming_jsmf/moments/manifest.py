@@ -24,9 +24,10 @@ from streaming_jsmf.errors import StoreError, option
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, key_of
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.storage.arrays import digest, read_attributes, verified
+from streaming_jsmf.storage.arrays import digest, read_attributes
 from streaming_jsmf.storage.kinds import MOMENTS, unsuitable
 from streaming_jsmf.storage.paths import StorePath, exists, node_exists
+from streaming_jsmf.storage.sealed import verified
 from streaming_jsmf.validation import Strict, explain
 
 KIND = "streaming_jsmf.moments"

@@ -28,7 +28,6 @@ from streaming_jsmf.storage.arrays import (
     read_array,
     read_attributes,
     read_panels,
-    read_sealed,
     replace_attributes,
     write_arrays,
     zarr_store,
@@ -50,6 +49,7 @@ from streaming_jsmf.storage.paths import (
 )
 from streaming_jsmf.storage.replace import remove_store, store_written
 from streaming_jsmf.storage.results import Found, Wanted, utc_now
+from streaming_jsmf.storage.sealed import read_sealed
 from streaming_jsmf.topics.variables import MODEL_VARIABLES, STOD_VARIABLES
 
 if TYPE_CHECKING:
