@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 import streaming_jsmf as sj
@@ -16,7 +17,10 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.interface.plan import Sizes, plan, planned
+from streaming_jsmf.moments.disk import HELD_BYTES
 from streaming_jsmf.moments.memory import scan_memory
+from streaming_jsmf.moments.partition import load_block, load_partitions
+from streaming_jsmf.moments.records import DOCUMENTS, SUMS
 from streaming_jsmf.storage import local
 from tests.corpora import planted, write_corpus
 from tests.outcomes import invoked, refused
@@ -86,6 +90,7 @@ def test_a_fit_needs_what_its_plan_says(tmp_path: Path, kind: str) -> None:
     assert 1 / MEMORY < expected.memory / measured < MEMORY
 
 
+@pytest.mark.slow
 def test_sizes_of_a_source_come_from_a_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = write_news(tmp_path / "news.jsonl", 3000)
     made = sj.ingest(source, tmp_path / "corpus", min_df=3, scheduler="synchronous")
@@ -113,6 +118,24 @@ def test_a_source_without_parts_that_is_large_is_refused(
     monkeypatch.setattr("streaming_jsmf.ingestion.sample.WHOLE_BYTES", 16)
     with pytest.raises(InputError, match="no parts that can be read alone; ingest it, and give the corpus"):
         plan(source, 2, reader="docword")
+
+
+def test_held_documents_take_at_most_a_fifth_more_than_the_corpus(tmp_path: Path) -> None:
+    made = sj.scan(NIPS, tmp_path / "m", max_topics=5, partition_nonzeros=200_000, scheduler="synchronous")
+    records = [made.checkpoints(SUMS).read_part(key) for key in made.manifest.part_keys]
+    sums = sum(
+        values.nbytes for part in records for name, values in part.arrays.items() if name not in DOCUMENTS
+    )
+    parts = sum(path.stat().st_size for path in (tmp_path / "m" / "partials").rglob("*.bin"))
+    shards = sum(shard.bytes for shard in open_corpus(NIPS).shards)
+    assert len(records) > 1
+    assert 0.5 * shards < parts - sums < HELD_BYTES * shards
+    # What is read is what a task computes, to the bit.
+    partitions = load_partitions(made.manifest, open_corpus(NIPS))
+    for part, partition in zip(records, partitions, strict=True):
+        block = load_block(partition, made.n_words, "capped")
+        assert np.array_equal(part.arrays["sample_values"], block.data)
+        assert np.array_equal(part.arrays["sample_words"], block.indices)
 
 
 def test_the_command_prints_a_table_or_json(corpus: Path) -> None:
