@@ -127,22 +127,30 @@ def test_a_damaged_part_is_computed_by_the_next_scan(tmp_path: Path) -> None:
     )
 
 
-def test_what_does_not_serve_is_refused_and_kept(tmp_path: Path) -> None:
-    old, two = unpacked(tmp_path, "format-2"), unpacked(tmp_path, "format-3-corpora")
+@pytest.mark.parametrize(("version", "corpus"), [(1, "CORPUS"), (2, "/srv/tiny/old-corpus")])
+def test_a_store_that_does_not_serve_is_refused_and_can_be_replaced(
+    tmp_path: Path, version: int, corpus: str
+) -> None:
+    old = unpacked(tmp_path, f"format-{version}")
     before = file_bytes(tmp_path)
     for command in (["info", old, "--migrate"], ["info", old], ["infer", old, tmp_path / "m", "--topics", 2]):
         refused(
             invoked(*command),
             2,
-            "format version 2, and this release reads 5; nothing in it serves",
-            f"streaming-jsmf scan /srv/tiny/old-corpus {old} --overwrite --max-topics 2",
+            f"format version {version}, and this release reads 5; nothing in it serves",
+            f"streaming-jsmf scan {corpus} {old} --overwrite --max-topics 2",
         )
+    assert file_bytes(tmp_path) == before
+    now = unpacked(tmp_path, "corpus")
+    assert invoked("scan", now, old, "--overwrite", "--max-topics", 2).code == 0
+    assert open_moments(old).settings.max_topics == 2
+
+
+def test_a_store_of_several_corpora_is_refused_and_kept(tmp_path: Path) -> None:
+    two = unpacked(tmp_path, "format-3-corpora")
+    before = file_bytes(tmp_path)
     refused(invoked("info", two, "--migrate"), 2, "holds 2 corpora")
     assert file_bytes(tmp_path) == before
-
-    corpus = unpacked(tmp_path, "corpus")
-    assert invoked("scan", corpus, old, "--overwrite", "--max-topics", 2).code == 0
-    assert open_moments(old).settings.max_topics == 2
 
 
 def test_fit_over_older_stores_names_the_versions(tmp_path: Path) -> None:
