@@ -82,7 +82,7 @@ class StagePlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a fit of ``n_topics`` will need. Estimates: memory is an upper bound, disk is right within a factor of 1.5.
+    """What a fit of ``n_topics`` will need. Estimates; see ``docs/sizing.md`` for how good they are.
 
     Attributes
     ----------
