@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pytest
 
@@ -173,6 +174,17 @@ def test_a_model_is_migrated(tmp_path: Path) -> None:
     before = file_bytes(model)
     migrate(model)
     assert file_bytes(model) == before
+
+
+def test_a_store_behind_a_url_is_migrated(tmp_path: Path) -> None:
+    store, files = unpacked(tmp_path, "format-3"), fsspec.filesystem("memory")
+    for path in (path for path in store.rglob("*") if path.is_file()):
+        files.pipe_file(f"/formats/{path.relative_to(tmp_path)}", path.read_bytes())
+    migrate("memory://formats/format-3")
+    migrate(store)
+    assert open_moments("memory://formats/format-3").digests() == open_moments(store).digests()
+    assert not [name for name in files.find("/formats") if "range" in name or "-fold-" in name]
+    files.rm("/formats", recursive=True)
 
 
 def test_other_things_are_not_migrated(tmp_path: Path) -> None:
