@@ -28,6 +28,7 @@ _NAMES = {
     "interface.choose_k": "choose_k",
     "interface.fit": "fit",
     "interface.infer": "infer",
+    "interface.plan": "plan",
     "interface.topic_model": "TopicModel",
     "interface.update": "update",
     "jobs.execution": "Execution",

@@ -134,6 +134,11 @@ option = _Options()
 LAST = {"last": True}
 
 
+def as_event(name: str, **fields: Any) -> dict[str, Any]:
+    """``extra`` of a log message that the JSON log also writes as an event with these fields."""
+    return {"event": {"event": name, **fields}}
+
+
 class StreamingJSMFError(Exception):
     """Base class of the exceptions of this package. Passwords and keys are removed from URLs in the message.
 

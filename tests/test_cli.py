@@ -492,7 +492,7 @@ REFUSED: list[tuple[str, ...]] = [
     ),
     ("infer {moments} {moments} --topics 3,5", "{moments}", "not a folder of models of several K"),
     *(
-        (command, "{later}", "format version 99", "reads 4")
+        (command, "{later}", "format version 99", "reads 5", "newer release")
         for command in ("info {later}", "scan {corpus} {later} SMALL", "infer {later} {new} --topics 3")
     ),
     *((f"{verb} {{later_model}}", "{later_model}", "format version 99") for verb in ("topics", "info")),

@@ -183,6 +183,7 @@ SIMULATED = f"--documents 30 --vocabulary-size 20 --topics 2 {ALONE}"
 
 #: A command of each verb that succeeds. {out} does not exist; the other names are those of the fixture ``places``.
 VERBS = {
+    "plan": "plan {corpus} --topics 3",
     "ingest": "ingest {texts} {out} --preset papers --min-tokens 0",
     "simulate": f"simulate {{out}} {SIMULATED}",
     "scan": f"scan {{corpus}} {{out}} --max-topics 5 {ALONE}",

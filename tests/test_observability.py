@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -69,8 +70,17 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_corpus(tmp_path_factory.mktemp("watched") / "corpus", counts, row_group_rows=20)
 
 
+SCHEMA = jsonschema.Draft202012Validator(
+    json.loads((Path(__file__).parents[1] / "docs/schemas/log.schema.json").read_text(encoding="utf-8"))
+)
+
+
 def parsed(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line, parse_constant=pytest.fail) for line in text.splitlines()]
+    """The lines of a log, which have the fields of its schema."""
+    lines = [json.loads(line, parse_constant=pytest.fail) for line in text.splitlines()]
+    for line in lines:
+        SCHEMA.validate(line)
+    return lines
 
 
 def of_kind(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
@@ -239,6 +249,22 @@ def require_whole_stages(events: list[dict[str, Any]], store: Path) -> None:
             assert event["eta_seconds"] >= 0
         assert committed[-1]["eta_seconds"] == 0
         assert end["peak_memory"] == max(event["peak_memory"] for event in committed) > 10 * MIB
+
+
+def test_losses_are_an_event_of_the_log(tmp_path: Path) -> None:
+    lines = [*(f"apple pear plum {n % 7} fig" for n in range(40)), "apple pear plum 3 fig", "  ", "?!"]
+    source, log = tmp_path / "texts.txt", tmp_path / "log.jsonl"
+    source.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    given = ("--reader", "lines", "--min-df", 1, "--max-df", "100%", "--log-json", log, "--quiet")
+    for _ in range(2):  # made, and found
+        assert invoked("ingest", source, tmp_path / "c", *given).code == 0
+        [event] = of_kind(parsed(log.read_text(encoding="utf-8")), "losses")
+        log.unlink()
+        assert event["schema"] == 1
+        lost = {each["step"]: each["documents"] for each in event["lost"]}
+        assert lost["duplicates"] > 30
+        assert event["read"]["documents"] == event["kept"]["documents"] + sum(lost.values())
+        assert event["kept"]["tokens"] > 0
 
 
 def test_a_killed_job_leaves_whole_lines_and_the_next_run_appends(corpus: Path, tmp_path: Path) -> None:

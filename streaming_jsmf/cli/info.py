@@ -41,17 +41,26 @@ _TITLES = {
     is_flag=True,
     help="Print a paragraph on how a model was made, for a paper, and BibTeX of the papers that were used.",
 )
-def info(path: str, as_json: bool = False, verify: bool = False, methods: bool = False) -> str:
+@option(
+    "--migrate",
+    is_flag=True,
+    help="First rewrite a moments store or a model of an earlier format, without a pass over the documents.",
+)
+def info(
+    path: str, as_json: bool = False, verify: bool = False, methods: bool = False, migrate: bool = False
+) -> str:
     """Describe the corpus, moments store, model or shares at PATH.
 
     Tells whether it is complete and intact, and how it was made.
     """
+    from streaming_jsmf.interface import describe as stores
+
+    if migrate:
+        stores.migrate(path)
     if methods:
         require_one(False, json=as_json, verify=verify, methods=True)
         return _methods(path)
-    from streaming_jsmf.interface.describe import describe
-
-    described = describe(path, verify=verify)
+    described = stores.describe(path, verify=verify)
     if as_json:
         return json_text(described)
     return "\n".join(map(printable, _page(path, described)))

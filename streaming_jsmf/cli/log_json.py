@@ -1,4 +1,4 @@
-"""The JSON log: one object per line and event."""
+"""The JSON log: one object per line and event, as in ``docs/schemas/log.schema.json``."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from streaming_jsmf.jobs.events import (
 from streaming_jsmf.process_limits import peak_memory
 from streaming_jsmf.storage.results import utc_now
 
+#: Version of the lines, which each of them has: a new event or field does not change it.
+SCHEMA = 1
 #: Name of standard error as the target of a log.
 STANDARD_ERROR = "-"
 #: Longest first line in bytes; it has the settings of a command.
@@ -74,12 +76,14 @@ class JsonLog(logging.Handler):
                 self.write("stage_finished", seconds=seconds, peak_memory=meter.peak_memory, **stage)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the line of a message; unlike other handlers, this one does not hide its own errors."""
+        """Write the line of a message, and of its event (``as_event``); an own error is not hidden, as others do."""
+        if event := getattr(record, "event", None):
+            self.write(**event)
         self.write("message", level=record.levelname.lower(), text=record.getMessage())
 
     def write(self, event: str, **fields: Any) -> None:
         """Write a line with the time, the event and ``fields``; NaN becomes null, and URLs lose their secrets."""
-        values = {"time": utc_now(), "event": event, **fields}
+        values = {"schema": SCHEMA, "time": utc_now(), "event": event, **fields}
         # Paths may not be valid UTF-8, and standard error may be a terminal.
         line = printable(json.dumps(_sanitized(values), ensure_ascii=False, allow_nan=False))
         self.acquire()  # events and messages come from several threads

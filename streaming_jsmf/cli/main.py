@@ -16,6 +16,7 @@ from streaming_jsmf.cli.choose_k import choose_k
 from streaming_jsmf.cli.evaluate import evaluate
 from streaming_jsmf.cli.info import info
 from streaming_jsmf.cli.outcome import CLOSED, outcome_of
+from streaming_jsmf.cli.plan import plan
 from streaming_jsmf.cli.queries import documents, effects, over_time
 from streaming_jsmf.cli.report import report, view
 from streaming_jsmf.cli.stages import fit, infer, ingest, polish, scan, simulate, transform, update
@@ -24,6 +25,7 @@ from streaming_jsmf.display import location, printable, spelled
 from streaming_jsmf.errors import options_named
 
 COMMANDS = (
+    plan,
     ingest,
     simulate,
     scan,

@@ -29,14 +29,13 @@ from streaming_jsmf.storage.arrays import (
     create_group,
     digest,
     read_array,
-    read_sealed,
-    sealed_as,
     write_arrays,
 )
 from streaming_jsmf.storage.lock import is_left, sole_writer, work_place
 from streaming_jsmf.storage.paths import StorePath, child_names, is_free, node_exists
 from streaming_jsmf.storage.replace import remove_store, store_written
 from streaming_jsmf.storage.results import Found, Wanted, package_versions, utc_now
+from streaming_jsmf.storage.sealed import read_sealed, sealed_as
 from streaming_jsmf.topics.document_job import DocumentJob
 from streaming_jsmf.topics.parameters import TopicParameters, ids_of_corpus, missing_parameter
 from streaming_jsmf.topics.store import Model

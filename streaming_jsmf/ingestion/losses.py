@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from streaming_jsmf.corpus.format import QUARANTINE_NAME, Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import CorpusTotals, Dropped, as_number, losses, losses_table
 from streaming_jsmf.display import location
-from streaming_jsmf.errors import LAST, InputError, names_options, option
+from streaming_jsmf.errors import LAST, InputError, as_event, names_options, option
 from streaming_jsmf.ingestion.job import Ingest
 from streaming_jsmf.ingestion.sources.protocol import BadRecord, Unit
 from streaming_jsmf.jobs.checkpoints import FILES, Record
@@ -109,11 +109,13 @@ def require_few_losses(ingest: Ingest, dropped: Sequence[Dropped], n_read: int) 
 
 
 def report_losses(read: Mapping[str, Any], dropped: Sequence[Dropped], kept: CorpusTotals) -> None:
-    """Log what was read, dropped and kept, one message per line; ``read`` are settings of a corpus.
+    """Log what was read, dropped and kept, one message per line and an event; ``read`` are settings of a corpus.
 
     Warns if more than a tenth of the documents is dropped; in Python, which shows only warnings, if any is.
     """
-    for line in losses_table(losses(read, dropped, kept)).splitlines():
+    first, *lines = losses_table(losses(read, dropped, kept)).splitlines()
+    logger.info("%s", first, extra=_event(read, dropped, kept))
+    for line in lines:
         logger.info("%s", line)
     number = sum(step.documents for step in dropped)
     n_read = number + kept.documents
@@ -131,6 +133,17 @@ def shown(built: Corpus) -> Corpus:
         manifest = read_manifest(built.root)
         print(losses_table(losses(manifest.settings, manifest.dropped, manifest.totals)))
     return built
+
+
+def _event(read: Mapping[str, Any], dropped: Sequence[Dropped], kept: CorpusTotals) -> dict[str, Any]:
+    """What was read = kept + each kind of loss, as an event; of an old or foreign corpus what was read is unknown."""
+    counted = ("documents", "words", "tokens")
+    return as_event(
+        "losses",
+        read={"documents": read.get("documents_read"), "tokens": read.get("tokens_read")},
+        kept={name: getattr(kept, name) for name in counted},
+        lost=[{name: getattr(step, name) for name in ("step", "reason", *counted)} for step in dropped],
+    )
 
 
 def nothing_left(ingest: Ingest, dropped: Sequence[Dropped]) -> str:

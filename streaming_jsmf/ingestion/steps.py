@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,7 +45,7 @@ from streaming_jsmf.ingestion.repeats import (
 )
 from streaming_jsmf.ingestion.second_pass import REWRITE, WRITE, write_shards
 from streaming_jsmf.ingestion.source_files import FILES_NAME
-from streaming_jsmf.ingestion.sources.protocol import limits
+from streaming_jsmf.ingestion.sources.protocol import Unit, limits
 from streaming_jsmf.ingestion.sources.values import require_few
 from streaming_jsmf.ingestion.word_choice import (
     choose_words,
@@ -57,6 +59,7 @@ from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.process_limits import PROCESS_BYTES
+from streaming_jsmf.storage.local import require_disk
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.storage.replace import file_written
 from streaming_jsmf.storage.tables import write_pieces, write_table
@@ -65,6 +68,10 @@ logger = logging.getLogger(__name__)
 
 #: Memory of a task that reads, in batches of text: copies of the batch, and the words and keys of a piece.
 _COPIES_OF_A_BATCH = 20
+
+#: Names of files whose texts are compressed, and how much larger texts usually are.
+PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".parquet", ".feather", ".arrow", ".xlsx", ".ods")
+UNPACKED = 3
 
 #: Texts are refused if there are fewer, and they have more words on average.
 FEW_DOCUMENTS, LONG_DOCUMENT = 50, 2000
@@ -85,6 +92,8 @@ def run_ingest(
     origin = replace(origin, settings={**(origin.settings or {}), **execution.noted})
     with planned.folder.acquire(wanted, resumable=resumable) as publish:
         if publish is not None:
+            if not (isinstance(target, Path) and planned.folder.steps_done):
+                require_disk(target, ingest_disk(planned.units), "the ingest")
             made = run_steps(planned, execution, listener)
             with publish() as place:
                 made.write(place, origin)
@@ -94,15 +103,26 @@ def run_ingest(
 def run_steps(planned: Ingest, execution: Execution, listener: Listener) -> Made:
     """Read, choose words and write shards in the workspace of an ingest, which an ``InputError`` removes."""
     several = execution.scheduler in ("processes", "cluster")
-
-    def memory(n: int) -> int:
-        # A list of items or words needs 100 bytes more per entry.
-        of_task = max(_COPIES_OF_A_BATCH * limits.BATCH_BYTES, RANGE_BYTES)
-        return (n * several + 1) * PROCESS_BYTES + n * of_task
-
+    memory = partial(ingest_memory, several=several)
     sources = [unit.path for unit in planned.units[:1]]
     with planned.folder.executor(memory, execution, listener, sources) as executor:
         return _run(planned, executor)
+
+
+def ingest_memory(n: int, *, several: bool = False) -> int:
+    """Projected peak memory of so many tasks, in ``several`` processes or one."""
+    # A list of items or words needs 100 bytes more per entry.
+    of_task = max(_COPIES_OF_A_BATCH * limits.BATCH_BYTES, RANGE_BYTES)
+    return (n * several + 1) * PROCESS_BYTES + n * of_task
+
+
+def ingest_disk(units: Sequence[Unit]) -> int:
+    """Projected bytes on disk, besides the source, of an ingest of these units: its pieces, and the corpus."""
+    return sum(unit.size * (UNPACKED if _is_packed(unit.path) else 1) for unit in units)
+
+
+def _is_packed(path: str) -> bool:
+    return path.lower().endswith(PACKED)
 
 
 @dataclass(frozen=True)

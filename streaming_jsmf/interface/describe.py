@@ -19,7 +19,7 @@ from streaming_jsmf.storage.lock import left_behind
 from streaming_jsmf.storage.paths import StorePath, child_names, node_exists, store_path
 from streaming_jsmf.topics.edits import read_edits
 from streaming_jsmf.topics.store import KIND as MODEL_KIND
-from streaming_jsmf.topics.store import model_names, read_model
+from streaming_jsmf.topics.store import migrate_model, model_names, read_model
 
 #: Corpora and shares do not need numba, which moments and counts of words import in .3 s.
 if TYPE_CHECKING:
@@ -53,6 +53,24 @@ def describe(path: str | Path | StorePath, *, verify: bool = False) -> dict[str,
     leftovers = [*described.pop("leftovers", ()), *(each for each in found if each not in unfinished)]
     paths_by_state = {"unfinished": unfinished, "leftovers": leftovers}
     return {**described, **{name: list(map(str, paths)) for name, paths in paths_by_state.items() if paths}}
+
+
+def migrate(path: str | Path | StorePath) -> None:
+    """Rewrite a moments store or a model of an earlier format in the present one, or do nothing.
+
+    Makes no pass over the corpus; the documents that a store holds are written again. Raises ``InputError`` if neither
+    is at ``path``, or nothing of it serves; the message says what to compute again and what is kept.
+    """
+    place = store_path(path)
+    if node_exists(place):
+        kind = read_attributes(place).get("kind")
+        if kind == MODEL_KIND:
+            return migrate_model(place)
+        if kind == MOMENTS_KIND:
+            from streaming_jsmf.moments.migrate import migrate as migrate_moments
+
+            return migrate_moments(place)
+    raise unsuitable(place, f"{MOMENTS} or {MODEL}")
 
 
 def _describe(place: StorePath, path: str, verify: bool) -> dict[str, Any]:

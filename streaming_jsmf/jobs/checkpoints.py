@@ -172,7 +172,7 @@ class Checkpoints:
     store : Root of the store, which has the groups ``partials`` and ``records``.
     hint : Advice appended to messages about damage.
     keep : Keep the results of parts after folding.
-    unfolded : Arrays of parts that are not folded; they are read from the kept parts.
+    unfolded : Arrays of parts that are not folded; they are compressed, and read from the kept parts.
     verb : Command that the stage belongs to, for the names of tasks.
     """
 
@@ -342,7 +342,7 @@ class Checkpoints:
         if partial.arrays or partial.scalars:
             attempt = f"{name}-{uuid.uuid4().hex}"
             arrays = {array: partial.arrays[array] for array in self._packed(partial.arrays)}
-            written = write_packed(self.store / PARTIALS / attempt / PACKED, arrays)
+            written = write_packed(self.store / PARTIALS / attempt / PACKED, arrays, self.unfolded)
             digests = {array: known.fields() for array, known in written.items()}
         scalars = dict(partial.scalars)
         record = {"attempt": attempt, "arrays": digests, "scalars": scalars, "note": dict(metadata)}

@@ -31,6 +31,9 @@ from streaming_jsmf.storage.paths import ROOT, StorePath, child_names, remove_si
 
 logger = logging.getLogger(__name__)
 
+#: Stages of earlier formats that ``migrate`` has joined with others.
+RETIRED = ("range", "basis", "directions", "eigenpairs")
+
 
 def require_intact(store: Records) -> None:
     """Read all committed results of a store. Raises ``StoreError`` if one is damaged; the message says what to do."""
@@ -146,12 +149,12 @@ def leftovers(store: Records) -> list[StorePath]:
     """
     checkpoints = store.checkpoints(SUMS)
     kept = checkpoints.attempts(store.manifest.part_keys) if checkpoints.keep else {}
-    made = tuple(f"{stage}-{kind}-" for stage in STAGES for kind in ("part", "fold", "inputs"))
+    made = tuple(f"{stage}-{kind}-" for stage in (*STAGES, *RETIRED) for kind in ("part", "fold", "inputs"))
     return [
         store.path / group / name
         for group, staying in ((RECORDS, kept.keys()), (PARTIALS, kept.values()))
         for name in child_names(store.path / group)
-        if name.startswith(made) and name not in staying
+        if (name.startswith(made) or name in RETIRED) and name not in staying
     ]
 
 

@@ -6,6 +6,7 @@ every bit of a store: part keys hash the partition contents, and the key of the 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,18 +19,24 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.units import Partition, distinct, list_units, plan_partitions, shard_name
-from streaming_jsmf.errors import StoreError
+from streaming_jsmf.display import location
+from streaming_jsmf.errors import StoreError, option
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, key_of
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.storage.arrays import digest, read_attributes, verified
+from streaming_jsmf.storage.arrays import digest, read_attributes
 from streaming_jsmf.storage.kinds import MOMENTS, unsuitable
 from streaming_jsmf.storage.paths import StorePath, exists, node_exists
+from streaming_jsmf.storage.sealed import verified
 from streaming_jsmf.validation import Strict, explain
 
 KIND = "streaming_jsmf.moments"
+#: Advice about damage to metadata.
+AGAIN = "delete the store and scan again"
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
+#: Formats that ``migrate`` rewrites; those before them held factors in place of documents.
+MIGRATED = (3, 4)
 #: Increase when the same settings give different bits; part of the settings' fingerprint.
 ALGORITHM_VERSION = 7
 #: A corpus whose partitions or sample would now differ by more than this factor is scanned anew.
@@ -201,21 +208,49 @@ def read_manifest(path: StorePath) -> StoreManifest:
     if not node_exists(path):
         refuse_lost_root(path)
         raise unsuitable(path, MOMENTS)
-    attributes, hint = read_attributes(path), "delete the store and scan again"
+    fields = sealed_manifest(path)
+    try:
+        return StoreManifest.model_validate(
+            verified(
+                path,
+                fields,
+                FORMAT_VERSION,
+                what="the fields of the manifest",
+                hint=_again(path, fields),
+                migrated=MIGRATED,
+            )
+        )
+    except ValidationError as error:
+        raise StoreError(
+            f"{path}/zarr.json: the manifest is damaged ({explain(error, StoreManifest)}); {AGAIN}"
+        ) from error
+
+
+def sealed_manifest(path: StorePath) -> dict[str, Any]:
+    """The fields of the manifest of any format, and their ``sha256``. Raises as ``read_manifest``."""
+    attributes = read_attributes(path)
     if attributes.get("kind") != KIND:
         raise unsuitable(path, MOMENTS)
     fields = attributes.get("manifest")
     if not isinstance(fields, dict):
-        raise StoreError(f"{path}/zarr.json: the manifest is missing; {hint}")
-    fields = {**fields, "sha256": attributes.get("manifest_sha256")}
-    try:
-        return StoreManifest.model_validate(
-            verified(path, fields, FORMAT_VERSION, what="the fields of the manifest", hint=hint)
-        )
-    except ValidationError as error:
-        raise StoreError(
-            f"{path}/zarr.json: the manifest is damaged ({explain(error, StoreManifest)}); {hint}"
-        ) from error
+        raise StoreError(f"{path}/zarr.json: the manifest is missing; {AGAIN}")
+    return {**fields, "sha256": attributes.get("manifest_sha256")}
+
+
+def _again(path: StorePath, fields: Mapping[str, Any]) -> str:
+    """What to do about a damaged store, or one of a format that is not migrated."""
+    version = fields.get("format_version")
+    if not isinstance(version, int) or version >= min(MIGRATED):
+        return AGAIN
+    corpora = [entry["path"] for entry in fields.get("corpora", ()) if isinstance(entry, dict)]
+    places = (corpora[0] if len(corpora) == 1 else "CORPUS", path)
+    most = fields.get("settings", {}).get("max_topics")
+    given = [option.overwrite(True), *([option.max_topics(most)] if most else [])]
+    scan = ["streaming-jsmf scan", *(shlex.quote(location(place)) for place in places)]
+    return (
+        f"nothing in it serves, because stores of that format hold no documents; "
+        f"{' '.join([*scan, *(each.on_command_line for each in given)])} makes it again (corpora and models are kept)"
+    )
 
 
 def words_digest(words: Sequence[str]) -> str:

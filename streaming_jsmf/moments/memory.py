@@ -117,20 +117,31 @@ def scan_memory(
     The larger of the partitions and task arrays of all workers and the largest final arrays, plus the documents that
     the store holds, a share ``sample_share`` of all (None: none).
     """
-    largest = max(partition.nonzeros for partition in partitions)
     row_group = max(
         unit.only.read if unit.only else unit.nonzeros for partition in partitions for unit in partition.units
     )
+    sizes = [partition.nonzeros for partition in partitions]
+    return scan_peak(n_words, settings, sizes, row_group, workers, sample_share)
+
+
+def scan_peak(
+    n_words: int,
+    settings: ScanSettings,
+    partitions: Sequence[int],
+    row_group: int,
+    workers: int,
+    sample_share: float | None = None,
+) -> int:
+    """``scan_memory`` of partitions with these nonzeros, the largest row group of which has ``row_group``."""
     made = [each for name, each in passes(n_words, settings).items() if is_made(name, settings)]
     # The documents of a partition that a task holds; the others are in memory one row group at a time.
-    held = int(largest * BYTES_PER_NONZERO * (1.0 if settings.exact else sample_share or 0.0))
+    held = int(max(partitions) * BYTES_PER_NONZERO * (1.0 if settings.exact else sample_share or 0.0))
     # A block of rows in products, or of nonzeros sorted by word in the tensor's.
     block = max(ROW_BLOCK_BYTES, 8 * NONZERO_BLOCK)
     task = held + row_group * BYTES_PER_NONZERO_READ + max(each.task for each in made) + block
     tasks = task * min(workers, len(partitions))
-    nonzeros = sum(partition.nonzeros for partition in partitions)
     final = max(each.final for each in made)
-    return PROCESS_BYTES + max(tasks, final) + held_bytes(sample_share, nonzeros)
+    return PROCESS_BYTES + max(tasks, final) + held_bytes(sample_share, sum(partitions))
 
 
 def require_matrix_memory(n_words: int, path: StorePath, execution: Execution) -> None:

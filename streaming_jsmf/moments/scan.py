@@ -16,6 +16,7 @@ from streaming_jsmf.errors import InputError, SettingsMismatchError, option
 from streaming_jsmf.jobs.checkpoints import RECORDS
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.moments.disk import require_scan_disk
 from streaming_jsmf.moments.integrity import (
     damage,
     damage_of_record,
@@ -41,7 +42,7 @@ from streaming_jsmf.storage.arrays import read_attributes, replace_attributes
 from streaming_jsmf.storage.kinds import MOMENTS, taken
 from streaming_jsmf.storage.lock import recover, sole_writer
 from streaming_jsmf.storage.paths import StorePath, node_exists, store_path
-from streaming_jsmf.storage.replace import remove_store, store_written
+from streaming_jsmf.storage.replace import remove_store, require_replaceable, store_written
 from streaming_jsmf.storage.results import Found, Wanted
 
 logger = logging.getLogger(__name__)
@@ -88,7 +89,7 @@ def scan(
     is_node = node_exists(path)
     if is_node and read_attributes(path).get("kind") != KIND:
         raise taken(path, MOMENTS)
-    stored = read_store(path) if is_node else None
+    stored = _stored(path, overwrite) if is_node else None
     if follow and stored is not None and settings is None:
         settings = replace(stored.settings, **fields_given(ScanSettings, options))
     settings = settings_of("settings", ScanSettings, settings, options)
@@ -100,7 +101,7 @@ def scan(
             f"{whole.root} has other words than {path}; ingest it with these words, give another path, or "
             f"{option.overwrite(True)} to replace the store"
         )
-    found = _wanted_store(path, planned, stored, follow, overwrite).find()
+    found = _found(path, planned, stored, follow, overwrite)
     if found is Found.MADE:
         _clear_leftovers(read_store(path))
         return open_moments(path)
@@ -108,6 +109,7 @@ def scan(
         planned = new_manifest(whole, settings)
     is_new = stored is None or found is Found.OTHER
     require_scan_memory(planned, path, execution, whole, is_new=is_new)
+    require_scan_disk(planned, path, execution, whole, is_new=is_new)
     with sole_writer(path):
         unusable = overwrite or not node_exists(path / RECORDS / SUMS)
         bad_input = partial(_discard_unusable, path) if unusable else None
@@ -129,6 +131,26 @@ def scan(
                     write_words(stored, whole.vocabulary().words)
             run_stages(Moments(path, planned), executor, whole)
     return open_moments(path)
+
+
+def _stored(path: StorePath, overwrite: bool) -> Moments | None:
+    """The store that is there, or None if it has another format and is to be replaced."""
+    try:
+        return read_store(path)
+    except InputError:
+        if overwrite:
+            return None
+        raise
+
+
+def _found(
+    path: StorePath, planned: StoreManifest, stored: Moments | None, follow: bool, overwrite: bool
+) -> Found:
+    """What is at the path of a store; one of another format is ``Found.OTHER`` (see ``_stored``)."""
+    if stored is None and node_exists(path):
+        require_replaceable(path)
+        return Found.OTHER
+    return _wanted_store(path, planned, stored, follow, overwrite).find()
 
 
 def relocate(store: Moments, corpus: Corpus) -> None:

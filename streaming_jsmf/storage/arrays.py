@@ -11,7 +11,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,7 @@ from zarr.abc.store import ByteRequest, OffsetByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from zarr.storage import FsspecStore, LocalStore
 
-from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, pass_on_machine
-from streaming_jsmf.fingerprint import sealed, unsealed
-from streaming_jsmf.storage.kinds import unsuitable
+from streaming_jsmf.errors import StoreError, pass_on_machine
 from streaming_jsmf.storage.large_arrays import large_empty
 from streaming_jsmf.storage.local import require_regular
 from streaming_jsmf.storage.objects import reaching, writing
@@ -53,18 +51,21 @@ class Variable:
 
 @dataclass(frozen=True)
 class ArrayDigest:
-    """Digest, shape and dtype of an array, as stored in records."""
+    """Digest, shape and dtype of an array, as stored in records, and the sizes of its ``frames`` in a packed file."""
 
     sha256: str
     shape: tuple[int, ...]
     dtype: str
+    frames: tuple[int, ...] = field(default=(), compare=False)
 
     def fields(self) -> dict[str, Any]:
-        return {**asdict(self), "shape": list(self.shape)}
+        plain = {"sha256": self.sha256, "shape": list(self.shape), "dtype": self.dtype}
+        return {**plain, "frames": list(self.frames)} if self.frames else plain
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> ArrayDigest:
-        return cls(str(fields["sha256"]), tuple(int(n) for n in fields["shape"]), str(fields["dtype"]))
+        shape, frames = (tuple(map(int, sizes)) for sizes in (fields["shape"], fields.get("frames", ())))
+        return cls(str(fields["sha256"]), shape, str(fields["dtype"]), frames)
 
 
 def digest(values: NDArray[Any]) -> ArrayDigest:
@@ -121,50 +122,6 @@ def read_attributes(path: StorePath, *, hint: str = "make the store again") -> d
         reason = " ".join(str(error).split())
         raise StoreError(f"{path}/zarr.json: metadata are damaged ({reason}); {hint}") from error
     return attributes
-
-
-def sealed_as(kind: str, version: int, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes of a group with its kind, format version and the fingerprint that ``read_sealed`` checks."""
-    return sealed({"kind": kind, "format_version": version, **attributes})
-
-
-def read_sealed(
-    path: StorePath, kind: str, version: int, *, what: str, hint: str, wanted: str | None = None
-) -> dict[str, Any]:
-    """Return the attributes of a group that were made by ``sealed_as``.
-
-    Raises ``StoreError`` if they were changed, are damaged, or have another kind or version. The message names
-    ``what`` is damaged and ends with ``hint``. If users name the group, which is ``wanted`` (``kinds``), another kind
-    or version is an ``InputError``.
-    """
-    attributes = read_attributes(path, hint=hint)
-    if attributes.get("kind") != kind:
-        if wanted is not None:
-            raise unsuitable(path, wanted)
-        raise StoreError(f"{path}/zarr.json: {what} are damaged; {hint}")
-    error = StoreError if wanted is None else InputError
-    return verified(path, attributes, version, what=what, hint=hint, other_version=error)
-
-
-def verified(
-    path: StorePath,
-    sealed: Mapping[str, Any],
-    version: int,
-    *,
-    what: str,
-    hint: str,
-    other_version: type[StreamingJSMFError] = InputError,
-) -> dict[str, Any]:
-    """Return sealed values of the group at ``path``; errors as ``read_sealed``."""
-    # Values without a version are damaged, which their sha256 shows.
-    if sealed.get("format_version", version) != version:
-        raise other_version(
-            f"{path}: format version {sealed['format_version']} is unknown; this release reads {version}; {hint}"
-        )
-    try:
-        return unsealed(sealed)
-    except ValueError as error:
-        raise StoreError(f"{path}/zarr.json: {what} are damaged ({error}); {hint}") from error
 
 
 def write_array(

@@ -6,20 +6,29 @@ Only regular files are read: the reading of a named pipe, socket or device may n
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
+import shutil
 import stat
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import dropwhile
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
+from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, StreamingJSMFError
+
+logger = logging.getLogger(__name__)
 
 #: Advice where a text may have been given instead of a path.
 CHECK_OR_LIST = "check the path, or give texts as a list or in a file"
+
+#: A need of this many bytes on disk is announced.
+MUCH = 10**8
 
 LOCAL_SCHEMES = ("file", "local")
 #: What precedes the path in the URLs of RFC 8089, such as file:///path, file://localhost/path and file:/path.
@@ -139,3 +148,24 @@ def walk(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
             raise error
 
     return os.walk(folder, onerror=failed)
+
+
+def require_disk(target: Any, needed: int, what: str) -> None:
+    """Log what a job needs on disk if it is much; raise ``InputError`` if the local disk of ``target`` lacks it.
+
+    How much an object store may hold is unknown.
+    """
+    from dask.utils import format_bytes  # the command line shows its help without it
+
+    told = f"{location(target)}: {what} needs about {format_bytes(needed)} on disk"
+    if not isinstance(target, Path):
+        if needed >= MUCH:
+            logger.info("%s", told)
+        return
+    free = shutil.disk_usage(next(place for place in target.absolute().parents if place.is_dir())).free
+    if needed > free:
+        raise InputError(
+            f"{told}, and {format_bytes(free)} are free there; free some, or give a path on another disk"
+        )
+    if needed >= MUCH:
+        logger.info("%s; %s are free", told, format_bytes(free))

@@ -109,6 +109,11 @@ class Wanted:
             return self._verified()
         if not self.overwrite:
             advice = f"give another path, or {option.overwrite(True)} to replace it"
+            if not stored:
+                raise SettingsMismatchError(
+                    f"{self.target}: exists already, and how it was made is not stored, as by earlier releases and "
+                    f"other programs; use it as it is, {advice}"
+                )
             raise SettingsMismatchError(
                 f"{self.target}: exists already, and was made of other input or with other settings "
                 f"({differences(stored, self.request)}; fingerprint stored {found[:12]}, asked {asked[:12]}); "

@@ -74,6 +74,12 @@ class TaskInputs:
             )
 
 
+def documents_peak(row_group: int, needs: tuple[int, int], tasks: int) -> int:
+    """Projected peak memory of so many tasks at a time; ``needs`` are the bytes of a task and of all together."""
+    each, shared = needs
+    return PROCESS_BYTES + (row_group * BYTES_PER_MATCHED_NONZERO + each) * tasks + shared
+
+
 @dataclass(frozen=True)
 class DocumentJob:
     """A job over the documents of a corpus with a given model, whose unfinished work is kept at ``root``.
@@ -113,8 +119,9 @@ class DocumentJob:
     def memory(self, workers: int) -> int:
         """Projected peak memory in bytes."""
         row_group = max(unit.nonzeros for partition in self.partitions for unit in partition.units)
-        each = row_group * BYTES_PER_MATCHED_NONZERO + self.task_bytes
-        return PROCESS_BYTES + each * min(workers, len(self.partitions)) + self.shared_bytes
+        return documents_peak(
+            row_group, (self.task_bytes, self.shared_bytes), min(workers, len(self.partitions))
+        )
 
     @contextmanager
     def running(

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import DEFAULT_WORDS, TopicChanges, TopicsRequest
 from streaming_jsmf.errors import InputError, require_unicode
 from streaming_jsmf.inference.words import longer_lists, topic_labels, unlike
-from streaming_jsmf.storage.arrays import read_sealed, replace_attributes, sealed_as
+from streaming_jsmf.storage.arrays import replace_attributes
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath, make_directory, node_exists
+from streaming_jsmf.storage.sealed import read_sealed, sealed_as
 from streaming_jsmf.topics.store import EDITS, AnyModel, Model, model_path, read_model, read_model_panels
 
 logger = logging.getLogger(__name__)

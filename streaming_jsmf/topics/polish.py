@@ -258,9 +258,7 @@ def _job(
     """The job that takes the planned steps; ``result`` is the fingerprint of the request of the polished model."""
     corpus, n_topics = plan.corpus, topics.prior.size
     scan = ScanSettings(max_topics=n_topics, partition_nonzeros=partition_nonzeros)
-    sampled = min(polish_step.SAMPLES * polish_step.SAMPLE_NONZEROS, corpus.nonzeros)
-    # There are no more blocks of float32 sums than the nonzeros of a step allow.
-    block_sums = 4 * n_topics * (polish_step.SAMPLE_NONZEROS // polish_step.NONZEROS_PER_WORD)
+    task, shared = polish_needs(len(topics.words), n_topics, corpus.nonzeros)
     return DocumentJob(
         "polish",
         root,
@@ -275,10 +273,19 @@ def _job(
             "held_out": plan.held_out,
             "seed": plan.settings.seed,
         },
-        task_bytes=TALL_ARRAYS * topics.word_topic.nbytes,
-        shared_bytes=2 * BYTES_PER_SAMPLED * sampled + OWN_ARRAYS * topics.word_topic.nbytes + block_sums,
+        task_bytes=task,
+        shared_bytes=shared,
         result=result,
     )
+
+
+def polish_needs(n_words: int, n_topics: int, nonzeros: int) -> tuple[int, int]:
+    """Memory of a task of polish besides a row group, and what is needed only once, in bytes."""
+    sampled = min(polish_step.SAMPLES * polish_step.SAMPLE_NONZEROS, nonzeros)
+    # There are no more blocks of float32 sums than the nonzeros of a step allow.
+    block_sums = 4 * n_topics * (polish_step.SAMPLE_NONZEROS // polish_step.NONZEROS_PER_WORD)
+    topics = 8 * n_words * n_topics
+    return TALL_ARRAYS * topics, 2 * BYTES_PER_SAMPLED * sampled + OWN_ARRAYS * topics + block_sums
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,33 @@ _NEGATIVE_BYTES, _NEGATIVE_SHARE = 2, 0.1
 _BYTES_PER_HELD = 12
 
 
+def inference_bytes(
+    n_words: int, n_topics: int, *, widest: int = 0, held: int = 0, stod: bool = False
+) -> tuple[int, int]:
+    """Bytes of the arrays of an inference in memory, and of those in temporary files; see ``Requirements``."""
+    stages = _stages(n_words, n_topics, widest, held, stod)
+    memory = max(bytes_in_memory(arrays) + others for arrays, others in stages)
+    return memory, max(sum(arrays) - bytes_in_memory(arrays) for arrays, _ in stages)
+
+
+def _stages(n_words: int, k: int, widest: int, held: int, stod: bool) -> list[tuple[list[int], int]]:
+    """Bytes of the tall arrays that exist at the same time in each stage, and of what else there is."""
+    if stod:
+        return [([8 * n_words * k] * _STOD_ARRAYS, 0)]
+    scanned = ScanSettings(max_topics=max(widest, k))
+    basis, guarded = min(scanned.basis_width, n_words), k + GUARD_VECTORS
+    pairs, topics = 8 * n_words * (scanned.max_topics + GUARD_VECTORS), 8 * n_words * k
+    negative = int(_NEGATIVE_SHARE * n_words * min(n_words, papers_rows(k)))
+    return [
+        # The eigenpairs, Q and C Q.
+        ([pairs, 8 * n_words * basis, 8 * n_words * basis], _READING),
+        # ENN: the eigenpairs, Y in both precisions, and four blocks of a power step.
+        ([pairs, topics, topics // 2, *[4 * n_words * guarded] * 4], _NEGATIVE_BYTES * negative),
+        # Y, p(word | topic), p(topic | word), and rows of C from the documents; LAW has as many without these.
+        ([topics] * 4, _BYTES_PER_HELD * held),
+    ]
+
+
 @dataclass(frozen=True)
 class Requirements:
     """Settings beside the words and documents that they are for, before any computation.
@@ -193,32 +220,19 @@ class Requirements:
     @property
     def memory(self) -> int:
         """Bytes of memory that the inference needs, with the defaults of lr-jsmf to a tenth; files do not count."""
-        stages = [bytes_in_memory(arrays) + others for arrays, others in self._stages]
-        return PROCESS_BYTES + self._matrix + max(stages)
+        return PROCESS_BYTES + self._matrix + self._arrays[0]
 
     @property
     def disk(self) -> int:
         """Bytes of the arrays in temporary files (``storage.large_arrays``)."""
-        return max(sum(arrays) - bytes_in_memory(arrays) for arrays, _ in self._stages)
+        return self._arrays[1]
 
     @property
-    def _stages(self) -> list[tuple[list[int], int]]:
-        """Bytes of the tall arrays that exist at the same time in each stage, and of what else there is."""
-        n_words, k = len(self.words), self.settings.n_topics
-        if isinstance(self.settings, StodSettings):
-            return [([8 * n_words * k] * _STOD_ARRAYS, 0)]
-        scanned = ScanSettings(max_topics=max(self.widest, k))
-        basis, guarded = min(scanned.basis_width, n_words), k + GUARD_VECTORS
-        pairs, topics = 8 * n_words * (scanned.max_topics + GUARD_VECTORS), 8 * n_words * k
-        negative = int(_NEGATIVE_SHARE * n_words * min(n_words, papers_rows(k)))
-        return [
-            # The eigenpairs, Q and C Q.
-            ([pairs, 8 * n_words * basis, 8 * n_words * basis], _READING),
-            # ENN: the eigenpairs, Y in both precisions, and four blocks of a power step.
-            ([pairs, topics, topics // 2, *[4 * n_words * guarded] * 4], _NEGATIVE_BYTES * negative),
-            # Y, p(word | topic), p(topic | word), and rows of C from the documents; LAW has as many without these.
-            ([topics] * 4, _BYTES_PER_HELD * self.held),
-        ]
+    def _arrays(self) -> tuple[int, int]:
+        stod = isinstance(self.settings, StodSettings)
+        return inference_bytes(
+            len(self.words), self.settings.n_topics, widest=self.widest, held=self.held, stod=stod
+        )
 
     def _require_memory(self, threads: int) -> None:
         n_topics, n_words = f"{self.settings.n_topics:,}", f"{len(self.words):,}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import logging
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,12 +28,12 @@ from streaming_jsmf.storage.arrays import (
     read_array,
     read_attributes,
     read_panels,
-    read_sealed,
+    replace_attributes,
     write_arrays,
     zarr_store,
 )
 from streaming_jsmf.storage.kinds import MODEL, MODELS, taken, unsuitable
-from streaming_jsmf.storage.lock import work_place
+from streaming_jsmf.storage.lock import sole_writer, work_place
 from streaming_jsmf.storage.paths import (
     ROOT,
     AnyPath,
@@ -47,13 +49,18 @@ from streaming_jsmf.storage.paths import (
 )
 from streaming_jsmf.storage.replace import remove_store, store_written
 from streaming_jsmf.storage.results import Found, Wanted, utc_now
+from streaming_jsmf.storage.sealed import read_sealed
 from streaming_jsmf.topics.variables import MODEL_VARIABLES, STOD_VARIABLES
 
 if TYPE_CHECKING:
     # Importing xarray takes a fifth of the start-up time, and only two functions need it.
     import xarray as xr
 
+logger = logging.getLogger(__name__)
+
 KIND, FORMAT_VERSION = "streaming_jsmf.model", 2
+#: Settings of models of format 1 that there are no more.
+_RETIRED = ("simplex", "left_out")
 #: Group of a model that contains the edits of its topics.
 EDITS = "edits"
 #: File with the result of ``choose_k`` in a directory of models of several K.
@@ -275,7 +282,29 @@ def save_model(target: StorePath, model: Model, *, overwrite: bool) -> None:
 def _read_attributes(path: StorePath) -> dict[str, Any]:
     if not node_exists(path):
         raise unsuitable(path, MODEL)
-    return read_sealed(path, KIND, FORMAT_VERSION, what="metadata", hint="run infer again", wanted=MODEL)
+    return read_sealed(
+        path, KIND, FORMAT_VERSION, what="metadata", hint="run infer again", wanted=MODEL, migrated=(1,)
+    )
+
+
+def migrate_model(path: StorePath) -> None:
+    """Rewrite the metadata of a model of format 1 in the present format, or do nothing. Its topics stay as they are.
+
+    Raises ``InputError`` if the format is unknown, and ``StoreError`` if the metadata are damaged.
+    """
+    stored = read_attributes(path)
+    if stored.get("format_version") != 1:
+        _read_attributes(path)
+        return
+    values = {name: value for name, value in stored.items() if name != "sha256"}
+    # In fingerprints of that time 2.0 and 2 were different numbers.
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    if stored.get("sha256") != hashlib.sha256(text.encode()).hexdigest():
+        raise StoreError(f"{path}/zarr.json: its contents differ from its sha256; run infer again")
+    settings = {name: value for name, value in values["settings"].items() if name not in _RETIRED}
+    with sole_writer(path):
+        replace_attributes(path, sealed({**values, "format_version": FORMAT_VERSION, "settings": settings}))
+    logger.info("%s: rewritten from format 1 to %d", path, FORMAT_VERSION)
 
 
 def read_model(
