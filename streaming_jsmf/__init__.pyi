@@ -48,6 +48,7 @@ from streaming_jsmf.estimators.engines import LRJSMF as _LRJSMF
 from streaming_jsmf.estimators.engines import STOD as _STOD
 from streaming_jsmf.interface.choose_k import Comparison
 from streaming_jsmf.interface.fit import Fitted
+from streaming_jsmf.interface.plan import Plan
 from streaming_jsmf.interface.topic_model import TopicModel as _TopicModel
 from streaming_jsmf.interface.update import Update
 from streaming_jsmf.jobs.events import Listener
@@ -254,6 +255,7 @@ class _fit(
 class _infer(_Options4, _Options12, total=False): ...
 class _ingest(_Options5, _Options8, _Options9, total=False): ...
 class _over_time(_Options1, _Options7, _Options13, total=False): ...
+class _plan(_Options3, _Options4, _Options8, _Options9, _Options10, total=False): ...
 class _polish(_Options4, _Options5, _Options11, total=False): ...
 class _report(_Options1, _Options7, _Options14, _Options15, total=False): ...
 class _scan(_Options3, _Options4, _Options5, _Options10, total=False): ...
@@ -342,6 +344,17 @@ def ingest(
 def over_time(
     model: AnyModel, shares: AnyShares, by: str | Sequence[str], **options: Unpack[_over_time]
 ) -> pd.DataFrame: ...
+def plan(
+    source: Any,
+    n_topics: int = ...,
+    *,
+    engine: Literal["lr-jsmf", "stod"] = ...,
+    polish: bool | None = ...,
+    workers: int | None = ...,
+    ingest_request: IngestRequest | None = ...,
+    scan_settings: ScanSettings | None = ...,
+    **options: Unpack[_plan],
+) -> Plan: ...
 def polish(
     model: AnyModel,
     corpus: str | Path | Corpus,
