@@ -442,7 +442,9 @@ def test_nothing_of_a_shard_with_another_hash_is_committed(scheduler: str, tmp_p
         (10**10, 50_000, 50, 10_000),
         (10**11, 50_000, 50, 10_000),
         (10**10, 1_000_000, 100, 1_250),
-        (10**10, 1_000_000, 500, 250),
+        (10**11, 1_000_000, 500, 2_500),
+        (10**10, 1_000_000, 500, 64),
+        (10**9, 1_000_000, 100, 64),
         (10**9, 100_000, 100, 1_172),
         (10**9, 1_000_000, 500, 64),
     ],
@@ -543,7 +545,8 @@ def test_the_memory_of_an_inference_is_known_before_the_scan(
     assert found is not None, outcome.err
     assert called("scan", corpus, tmp_path / "m", "--max-topics", topics).code == 0
     run = command("infer", tmp_path / "m", tmp_path / "model", "--topics", topics, "--max-iterations", 7)
-    subprocess.run(run, check=True)
+    # Below a shell: the peak of a process includes that of the one whose place it takes.
+    subprocess.run(["sh", "-c", f"{shlex.join(run)} && true"], check=True, capture_output=True)
     stages = read_model(tmp_path / "model", ()).provenance["stages"]
     peak = max(stage["peak_memory"] for stage in stages.values()) / MIB
     assert 0.9 < float(found[1]) / peak < 1.1

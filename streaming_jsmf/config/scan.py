@@ -32,6 +32,9 @@ SMALLEST_PARTITION, LARGEST_PARTITION, DEFAULT_PARTITIONS = 8_000_000, 64_000_00
 #: beside the product, so that there is work for many workers (docs/decisions/0058-panels-and-partitions.md).
 NONZEROS_PER_ENTRY = 3
 
+#: More than the default number of partitions are made of wide results if there are at least so many times as many.
+FEW_TIMES = 4
+
 #: Partitions grow instead of their number above it: the command reads and removes a record for each.
 MOST_PARTITIONS = 10_000
 
@@ -132,8 +135,10 @@ class ScanSettings(Settings):
             return self.partition_nonzeros
         least = max(NONZEROS_PER_WORD * n_words, SMALLEST_PARTITION)
         width = self.basis_width if self.range_finder == "sample" else self.sketch_width
-        largest = max(LARGEST_PARTITION, NONZEROS_PER_ENTRY * n_words * width, nonzeros // MOST_PARTITIONS)
-        most = max(least, min(nonzeros // DEFAULT_PARTITIONS, largest))
+        usual, entries = nonzeros // DEFAULT_PARTITIONS, NONZEROS_PER_ENTRY * n_words * width
+        # A few more partitions would cost another level of folds, and shorten nothing.
+        wide = entries if usual >= FEW_TIMES * entries else usual
+        most = max(least, min(usual, max(LARGEST_PARTITION, wide, nonzeros // MOST_PARTITIONS)))
         count = -(-nonzeros // most)
         # With three or five partitions, one of two workers would idle for the last third or fifth of the time.
         return most if count == 1 or count % 2 == 0 else -(-nonzeros // (count + 1))

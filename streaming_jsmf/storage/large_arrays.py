@@ -58,7 +58,10 @@ def large_empty(shape: Sequence[int], dtype: DTypeLike = np.float64) -> NDArray[
     with tempfile.TemporaryFile(prefix="streaming-jsmf-") as file:
         try:
             # Without room for it, a later write to memory would end the process.
-            os.posix_fallocate(file.fileno(), 0, size)
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)
+            else:  # macOS
+                file.truncate(size)
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
