@@ -19,7 +19,7 @@ from streaming_jsmf import Execution, InputError, documents_of_topic, shares_by,
 from streaming_jsmf.documents import shares as share_files
 from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.documents.share_files import open_shares
-from streaming_jsmf.reporting.contents import views_of
+from streaming_jsmf.reporting.views import views_of
 from tests.corpora import planted, words
 from tests.outcomes import Command, refused
 from tests.stores import write_shares

@@ -381,7 +381,7 @@ def test_one_scan_serves_several_estimators(corpus: Path, tmp_path: Path, models
     np.testing.assert_array_equal(tensor.components_, models[STOD].components_)
     assert open_moments(store).settings.third_moment
     for wrong, X, said in (
-        ({}, COUNTS[:100], "other input .*corpus: stored"),
+        ({}, COUNTS[:100], "other input .*corpus is another one"),
         ({"document_weights": "uniform"}, corpus, "document_weights: .*'capped', .*'uniform'"),
     ):
         with pytest.raises(InputError, match=said):

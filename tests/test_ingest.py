@@ -319,7 +319,7 @@ BOUNDS = (
 
 def test_every_stage_says_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bars and lines show no names of stages, of which a large corpus has more than a small one."""
-    monkeypatch.setattr(totals, "RANGE_BYTES", 300)
+    monkeypatch.setattr(ranges, "RANGE_BYTES", 300)
     started: set[str] = set()
 
     def listener(event: Any) -> None:

@@ -137,7 +137,7 @@ def test_texts_without_a_header(options: str, columns: list[str], command: Comma
         # Too little memory is refused with both numbers.
         (
             "in out --memory 100MB --workers 2 --scheduler threads",
-            ["--memory 650MiB", "95.37 MiB"],
+            ["--memory 712MiB", "95.37 MiB"],
         ),
         ("in there", ["there", "an empty folder, not a corpus"]),
     ],

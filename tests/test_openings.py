@@ -115,7 +115,7 @@ def test_options_of_another_run_and_files_of_words_are_compared(tmp_path: Path) 
     listed.write_text("word1\n")
     sj.ingest(source, tmp_path / "corpus", min_df=1, stop_words=str(listed), **HERE)
     listed.write_text("word2\n")
-    with pytest.raises(SettingsMismatchError, match="stop_words"):
+    with pytest.raises(SettingsMismatchError, match="stop words are others"):
         sj.ingest(source, tmp_path / "corpus", min_df=1, stop_words=str(listed), **HERE)
     with pytest.raises(SettingsMismatchError, match="min_document_frequency"):
         sj.ingest(source, tmp_path / "corpus", min_df=2, stop_words=str(listed), **HERE)

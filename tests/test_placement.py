@@ -23,6 +23,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.inference.polish import step_sums
+from streaming_jsmf.inference.share_draws import draw_shares
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.linalg.compiled import compiled
 from tests.corpora import planted, words, write_corpus
@@ -117,6 +118,7 @@ def recorded(folder: Path, n_topics: int) -> dict[Dispatcher, list[tuple[Any, ..
         printed("polish", model, corpus, polished)
         printed("transform", polished, corpus, folder / "shares.parquet")
         printed("evaluate", polished, "--corpus", corpus)
+        draw_shares(_double(40, n_topics), np.uint64(1), np.uint64(0), np.uint64(2), np.empty((40, n_topics)))
         prior, keys = np.full(n_topics, 0.1), np.arange(150, dtype=np.uint64)
         step_sums(csr_array(counts), _double(N_WORDS, n_topics), prior, keys=keys)
     return calls

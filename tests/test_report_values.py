@@ -18,11 +18,12 @@ from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.evaluation.choice import Measures, choose, fields_of
 from streaming_jsmf.evaluation.verdicts import checks_of, warnings_of
-from streaming_jsmf.reporting import contents as report_contents
 from streaming_jsmf.reporting import topics as report_words
-from streaming_jsmf.reporting.contents import documents_of, flow, views_of
+from streaming_jsmf.reporting import views
+from streaming_jsmf.reporting.contents import documents_of, flow
 from streaming_jsmf.reporting.page import packed_probabilities
 from streaming_jsmf.reporting.topics import BY_RELEVANCE, LAMBDAS, WordLists, read_word_topic
+from streaming_jsmf.reporting.views import views_of
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.store import Model, read_model, read_model_panels, write_model
 from tests import reference
@@ -200,7 +201,7 @@ def test_the_page_has_words_documents_and_groups(
 def test_wrong_shares_and_columns_end_in_one_line(
     invoke: Command, model: Path, shares: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(report_contents, "MOST_GROUPS", 80)
+    monkeypatch.setattr(views, "MOST_GROUPS", 80)
     other = saved(tmp_path / "other", planted(90, N, K, length=30, seed=4).word_topic)
     for chosen, column, parts in (
         (model, "colour", ("'colour'", "year")),
@@ -210,8 +211,8 @@ def test_wrong_shares_and_columns_end_in_one_line(
         page = tmp_path / "page.html"
         refused(invoke("report", chosen, page, "--shares", shares, "--by", column), 2, *parts)
         assert not page.exists()
-    monkeypatch.setattr(report_contents, "MOST_GROUPS", 100)
-    monkeypatch.setattr(report_contents, "MOST_CELLS", 80)
+    monkeypatch.setattr(views, "MOST_GROUPS", 100)
+    monkeypatch.setattr(views, "MOST_CELLS", 80)
     refused(
         invoke("report", model, page, "--shares", shares, "--by", "title,year"), 2, "90 combinations", "80"
     )

@@ -48,25 +48,25 @@ from streaming_jsmf.config.reading import Delimited as Delimited
 from streaming_jsmf.config.reading import ReadOptions as ReadOptions
 from streaming_jsmf.config.reading import TextOptions as TextOptions
 from streaming_jsmf.config.reading import TokenOptions as TokenOptions
-from streaming_jsmf.config.requests import DEFAULT_NUMBER as DEFAULT_NUMBER
 from streaming_jsmf.config.requests import DEFAULT_WORDS as DEFAULT_WORDS
 from streaming_jsmf.config.requests import ComparisonRequest as ComparisonRequest
-from streaming_jsmf.config.requests import DocumentQuery as DocumentQuery
-from streaming_jsmf.config.requests import EffectsRequest as EffectsRequest
 from streaming_jsmf.config.requests import EvaluationRequest as EvaluationRequest
 from streaming_jsmf.config.requests import ExecutionOptions as ExecutionOptions
 from streaming_jsmf.config.requests import Order as Order
-from streaming_jsmf.config.requests import OverTimeRequest as OverTimeRequest
 from streaming_jsmf.config.requests import ReportRequest as ReportRequest
-from streaming_jsmf.config.requests import ShareSettings as ShareSettings
 from streaming_jsmf.config.requests import SimulationSettings as SimulationSettings
 from streaming_jsmf.config.requests import TopicChanges as TopicChanges
 from streaming_jsmf.config.requests import TopicsRequest as TopicsRequest
-from streaming_jsmf.config.requests import column_names as column_names
 from streaming_jsmf.config.requests import parse_memory as parse_memory
 from streaming_jsmf.config.scan import CAPPED_LENGTH as CAPPED_LENGTH
 from streaming_jsmf.config.scan import DocumentWeights as DocumentWeights
 from streaming_jsmf.config.scan import ScanSettings as ScanSettings
+from streaming_jsmf.config.share_queries import DEFAULT_NUMBER as DEFAULT_NUMBER
+from streaming_jsmf.config.share_queries import DocumentQuery as DocumentQuery
+from streaming_jsmf.config.share_queries import EffectsRequest as EffectsRequest
+from streaming_jsmf.config.share_queries import OverTimeRequest as OverTimeRequest
+from streaming_jsmf.config.share_queries import ShareSettings as ShareSettings
+from streaming_jsmf.config.share_queries import column_names as column_names
 from streaming_jsmf.errors import VERB_OF
 
 _SETTINGS_OF = {

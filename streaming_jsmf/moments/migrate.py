@@ -16,6 +16,7 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError, StoreError, finding
 from streaming_jsmf.fingerprint import fingerprint, unsealed
 from streaming_jsmf.jobs.checkpoints import key_of, read_record, write_record
+from streaming_jsmf.jobs.events import what
 from streaming_jsmf.moments.integrity import remove_leftovers
 from streaming_jsmf.moments.manifest import (
     AGAIN,
@@ -71,7 +72,7 @@ def migrate(path: StorePath) -> None:
         missing = store.missing_stages
         if not missing:
             remove_leftovers(store)
-    rest = f"; the next scan of its corpus computes {', '.join(missing)}" if missing else ""
+    rest = f"; the next scan of its corpus completes it: {', '.join(map(what, missing))}" if missing else ""
     logger.info("%s: rewritten from format %s to %d%s", path, version, FORMAT_VERSION, rest)
 
 

@@ -18,13 +18,12 @@ import pyarrow as pa
 from streaming_jsmf.config import EXCERPT
 from streaming_jsmf.corpus.format import open_corpus
 from streaming_jsmf.display import flattened
-from streaming_jsmf.documents.cells import Cells, count_cells
 from streaming_jsmf.documents.effects import Effects
-from streaming_jsmf.documents.groups import TIMES, Groups, excerpt_text, has_groups, short_text
+from streaming_jsmf.documents.groups import Groups, excerpt_text, short_text
 from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.documents.queries import largest, least_explained
 from streaming_jsmf.documents.shares import KNOWN_TOKENS, SharesFile
-from streaming_jsmf.errors import InputError, StoreError, option
+from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.evaluation.choice import Choice, choice_of
 from streaming_jsmf.evaluation.counts import read_training_counts, training_fingerprint
 from streaming_jsmf.evaluation.evaluate import completion_of
@@ -56,8 +55,6 @@ SHOWN = (*OPTIONAL, "topic_topic", "topic_topic_of_documents")
 COUNTS = ("selected_words", "document_pairs")
 #: Number of documents in a list.
 NUMBER = 10
-#: Maximum number of values of a column in a chart, and of combinations of values of several columns.
-MOST_GROUPS, MOST_CELLS = 200, 1000
 
 _COUNT_FIRST = (
     "NPMI, coherence and perplexity require the corpus, once: run streaming-jsmf evaluate MODEL --corpus CORPUS, then "
@@ -271,50 +268,6 @@ def document_lists(tables: Sequence[pa.Table]) -> DocumentLists:
         for table in tables
     ]
     return DocumentLists(columns, tuple(lists))
-
-
-def cells_of(shares: SharesFile, by: str | Sequence[str] | None) -> Cells | None:
-    """Sums of topic shares by columns, by default the year if a column contains times. Up to two passes.
-
-    Raises ``InputError`` if there is no such column, or there are too many values.
-    """
-    columns = _time_column(shares) if by is None else by
-    if columns is None:
-        return None
-    cells = count_cells(shares, columns)
-    for place, column in enumerate(cells.columns):
-        if (values := len({cell[place] for cell in cells.sums})) > MOST_GROUPS:
-            if by is None:
-                return None
-            raise InputError(
-                f"column {column.name!r} has {values} values; {option.by} takes one of at most {MOST_GROUPS}, such as "
-                "a year or a class"
-            )
-    if len(cells.sums) > MOST_CELLS:
-        raise InputError(
-            f"the columns of {option.by} have {len(cells.sums):,} combinations of values; give columns with at most "
-            f"{MOST_CELLS:,}"
-        )
-    return cells
-
-
-def views_of(shares: SharesFile, by: str | Sequence[str] | None) -> list[tuple[Groups, ...]]:
-    """Mean topic shares by each of the columns, that of times first, and by all of them; as ``cells_of``."""
-    cells = cells_of(shares, by)
-    if cells is None:
-        return []
-    last = cells.time_last
-    views = [cells.groups([place]) for place in [*last[-1:], *last[:-1]]]
-    return [*views, cells.groups(last)] if len(last) > 1 else views
-
-
-def _time_column(shares: SharesFile) -> str | None:
-    first = next(iter(shares.tables(shares.columns)), None)
-    schema = pa.schema([]) if first is None else first.schema
-    typed = [field.name for field in schema if pa.types.is_temporal(field.type)]
-    plain = [field.name for field in schema if has_groups(field.type)]
-    named = [name for known in TIMES for name in plain if name.lower() == known]
-    return next(iter([*named, *typed]), None)
 
 
 def read_levels(root: StorePath, paths: Sequence[StorePath], own: int) -> Levels:

@@ -25,7 +25,7 @@ from streaming_jsmf.documents.groups import FEW_NOTE, NORMAL, SHARE, Groups, are
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.choice import Choice, comparison_table
 from streaming_jsmf.linalg.typing import Floats
-from streaming_jsmf.reporting.contents import MOST_GROUPS, Contents, Levels, document_lists
+from streaming_jsmf.reporting.contents import Contents, Levels, document_lists
 from streaming_jsmf.reporting.document_map import SAMPLED, DocumentMap
 from streaming_jsmf.reporting.layout import (
     TopicMap,
@@ -36,6 +36,7 @@ from streaming_jsmf.reporting.layout import (
     topic_tree,
 )
 from streaming_jsmf.reporting.topics import Topic, WordLists
+from streaming_jsmf.reporting.views import MOST_GROUPS
 from streaming_jsmf.storage.paths import StorePath, read_bytes
 
 #: The first lines of every page, which identify it as a report.

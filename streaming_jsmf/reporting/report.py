@@ -13,9 +13,10 @@ from streaming_jsmf.config import ReportRequest, takes
 from streaming_jsmf.documents.effects import effects
 from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.reporting.contents import documents_of, outliers_of, read_contents, read_levels, views_of
+from streaming_jsmf.reporting.contents import documents_of, outliers_of, read_contents, read_levels
 from streaming_jsmf.reporting.document_map import map_documents
 from streaming_jsmf.reporting.page import render, require_report
+from streaming_jsmf.reporting.views import views_of
 from streaming_jsmf.storage.paths import StorePath, is_free, require_suffix, store_path
 from streaming_jsmf.storage.results import write_alone
 from streaming_jsmf.topics.store import AnyModel, model_path, models_at

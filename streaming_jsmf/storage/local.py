@@ -124,6 +124,16 @@ def is_no_directory(path: Path) -> bool:
     return (found := status(path)) is not None and not stat.S_ISDIR(found.st_mode)
 
 
+def files_in(folder: Path) -> dict[str, tuple[int | str | None, ...] | None]:
+    """Sorted names of the files directly in a folder, with size and time; None for others than regular files."""
+    found = {name: status(folder / name) for name in names_in(folder)}
+    return {
+        name: (each.st_size, each.st_mtime_ns) if stat.S_ISREG(each.st_mode) else None
+        for name, each in found.items()
+        if each is not None and not stat.S_ISDIR(each.st_mode)
+    }
+
+
 def names_in(folder: Path) -> list[str]:
     """The sorted names in a folder, empty if it does not exist; raises other errors, unlike ``Path.glob``."""
     try:

@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import shutil
-import stat
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -31,6 +30,7 @@ from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.storage.heads import HEAD, FromHead, known
 from streaming_jsmf.storage.local import (
     LOCAL_SCHEMES,
+    files_in,
     is_no_directory,
     local_name,
     names_beside,
@@ -269,12 +269,7 @@ def file_states(directory: AnyPath) -> dict[str, State]:
     """As ``file_names``, with what ``state_of`` tells about each file, from one listing."""
     folder = _on_disk(directory)
     if folder is not None:
-        found = {name: status(folder / name) for name in names_in(folder)}
-        return {
-            name: (each.st_size, each.st_mtime_ns) if stat.S_ISREG(each.st_mode) else None
-            for name, each in found.items()
-            if each is not None and not stat.S_ISDIR(each.st_mode)
-        }
+        return files_in(folder)
     try:
         entries = asked("ls", directory, detail=True)
     except (FileNotFoundError, NotADirectoryError):
