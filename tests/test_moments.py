@@ -40,6 +40,7 @@ from streaming_jsmf.corpus.units import (
     to_dask_array,
 )
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
+from streaming_jsmf.interface.infer import infer
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg import csr, eigen
 from streaming_jsmf.moments import memory as planning
@@ -53,7 +54,6 @@ from streaming_jsmf.moments.stages.sums import SumsReduction
 from streaming_jsmf.moments.store import Moments, open_moments, read_store
 from streaming_jsmf.storage import arrays, large_arrays
 from streaming_jsmf.storage.arrays import read_array, write_array
-from streaming_jsmf.topics.infer import infer_model
 from streaming_jsmf.topics.store import read_model
 from tests import reference
 from tests.corpora import BAD_BAGS, Planted, planted, write_corpus, write_lists
@@ -500,7 +500,7 @@ def test_arrays_in_files_have_the_bits_of_those_in_memory(
 
     def results(name: str) -> Any:
         store = scan(corpus, tmp_path / name, settings, Execution("threads", 2))
-        model = infer_model(store, tmp_path / f"{name}-model", 4, max_iterations=8, **options)
+        model = infer(store, tmp_path / f"{name}-model", 4, max_iterations=8, **options)
         return (
             store.digests(),
             {name: values.tolist() for name, values in model.arrays.items()},
