@@ -96,7 +96,7 @@ def _falling(number: int) -> NDArray[np.float64]:
 
 
 def _written(dates: pd.DatetimeIndex, generator: np.random.Generator) -> list[str]:
-    """Dates as several shops and hands write them; some are missing, and some are none."""
+    """Dates as several shops and hands write them; some are missing, and some are no dates."""
     ways = ("%Y-%m-%d", "%m/%d/%Y", "%d %b %Y")
     found = []
     for date, way in zip(

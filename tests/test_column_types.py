@@ -240,17 +240,17 @@ MESSY: list[tuple[list[str], str | None, str]] = [
         ["1999-12-31"] * 60 + ["12/31/1999"] * 30 + ["31 Dec 1999"] * 20 + ["soon"] * 2 + ["1999-02-30", ""],
         None,
         "110 of 113 values are dates, 60 such as '1999-12-31', 30 such as '12/31/1999', 20 such as '31 Dec 1999', and "
-        "3 are none, such as 'soon'",
+        "3 are not, such as 'soon'",
     ),
     (
         ["31.12.1999", "1.2.2000", "", "2.2.2000"] * 30 + ["spring", "31.11.1999", "2000", "n.d."],
         None,
-        "90 of 94 values are dates, 90 such as '31.12.1999', and 4 are none, such as 'spring'",
+        "90 of 94 values are dates, 90 such as '31.12.1999', and 4 are not, such as 'spring'",
     ),
     (
         ["31|12|99"] * 40 + ["30|02|99", "a", "b", "c"],
         "%d|%m|%y",
-        "40 of 44 values are dates, 40 such as '31|12|99', and 4 are none, such as '30|02|99'",
+        "40 of 44 values are dates, 40 such as '31|12|99', and 4 are not, such as '30|02|99'",
     ),
     (["1999-12-31", "2000-02-28"] * 20 + ["2000-02-30"], None, "only 40 of 41 values are dates, not '2000-02-30' (1)"),
     (["1999-12-31", "12/31/1999"] * 20, "none", ""),

@@ -231,7 +231,7 @@ def _near(name: str, summary: ColumnSummary, date_format: str | None) -> list[st
 
 
 def _mixed(name: str, summary: ColumnSummary) -> list[str]:
-    """A line on the dates of a column that stays strings, and on what are none; empty unless most are dates."""
+    """A line on the dates of a column that stays strings, and on values that are not dates; empty unless most are dates."""
     found = dict(summary.forms)
     others, example = found.pop("", (0, ""))
     dates, forms = sum(number for number, _ in found.values()), dict[str, tuple[int, str]]()
@@ -244,10 +244,10 @@ def _mixed(name: str, summary: ColumnSummary) -> list[str]:
     if 2 * dates <= summary.values:
         return []
     ways = ", ".join(f"{number:,} such as {first[:_LONGEST]!r}" for number, first in forms.values())
-    none = f", and {others:,} are none, such as {example[:_LONGEST]!r}" if others else ""
+    none = f", and {others:,} are not, such as {example[:_LONGEST]!r}" if others else ""
     return [
         f"{name}: strings, because {dates:,} of {summary.values:,} values are dates, {ways}{none}; write dates in one "
-        "form, such as 1999-12-31, and nothing where there is none"
+        "form, such as 1999-12-31, and leave missing ones empty"
     ]
 
 
