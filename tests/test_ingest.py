@@ -30,7 +30,7 @@ from streaming_jsmf.ingestion import first_pass, job, repeats, steps
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.readers.record_files import TextSource
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
-from streaming_jsmf.jobs.events import StageStarted, what
+from streaming_jsmf.jobs.events import WHAT, StageStarted, what
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.simulation import simulate_lda
 from tests.corpora import bags_of, corpus_bytes, file_bytes, rows_of, write_texts
@@ -339,6 +339,11 @@ def test_every_stage_says_what_happens(tmp_path: Path, monkeypatch: pytest.Monke
     sj.scan(tmp_path / "s", tmp_path / "m", max_topics=2, third_moment=True, listener=listener)
     assert {"frequent", "identities", "contents", "words", "forms", "scatter", "write", "sums"} <= started
     assert not {stage for stage in started if what(stage) == stage}
+
+
+def test_stages_are_told_apart() -> None:
+    """Tables of ``info`` and of the report have a row for each."""
+    assert len({what(stage) for stage in WHAT if stage != "step"}) == len(WHAT) - 1
 
 
 @pytest.mark.usefixtures("many_groups")

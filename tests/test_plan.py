@@ -24,6 +24,7 @@ from streaming_jsmf.moments.records import DOCUMENTS, SUMS
 from streaming_jsmf.storage import local
 from tests.corpora import planted, write_corpus
 from tests.outcomes import invoked, refused
+from tests.processes import command, ended
 
 NIPS = Path(__file__).parents[1] / "data_specs" / "uci_nips"
 #: By how much the disk and the memory of a plan may differ from those of a fit.
@@ -80,9 +81,8 @@ def test_a_fit_needs_what_its_plan_says(tmp_path: Path, kind: str) -> None:
     assert 1 / DISK < (expected.disk - in_corpus) / used.peak < DISK
 
     shutil.rmtree(folder)
-    assert (
-        invoked("fit", source, folder / "model", "--topics", 20, "--workers", 2, "--log-json", log).code == 0
-    )
+    run = command("fit", source, folder / "model", "--topics", 20, "--workers", 2, "--log-json", log)
+    assert ended(run).code == 0
     lines = map(json.loads, log.read_text(encoding="utf-8").splitlines())
     measured = max(
         line["peak_memory"] for line in lines if line["event"] == "stage_finished" and line["peak_memory"]
@@ -187,16 +187,14 @@ def test_disk_is_said_and_compared_before_a_scan_and_an_ingest(
     monkeypatch.setattr(local, "MUCH", 0)
     scan = ["scan", corpus, tmp_path / "m", "--max-topics", 4]
     ingest = ["ingest", texts, tmp_path / "c"]
-    for command, what in ((scan, "the scan"), (ingest, "the ingest")):
-        assert f"{what} needs about" in (first := invoked(*command)).err.splitlines()[0], first.err
+    for line, what in ((scan, "the scan"), (ingest, "the ingest")):
+        assert f"{what} needs about" in (first := invoked(*line)).err.splitlines()[0], first.err
         assert "are free" in first.err
-        assert "needs about" not in invoked(*command).err  # there is nothing to do
+        assert "needs about" not in invoked(*line).err  # there is nothing to do
     monkeypatch.setattr(local.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 9, 1))
-    for command, place in ((scan, tmp_path / "m2"), (ingest, tmp_path / "c2")):
-        command[2] = place
-        refused(
-            invoked(*command), 2, f"{place}: the ", "and 1 B are free there; free some, or give a path on"
-        )
+    for line, place in ((scan, tmp_path / "m2"), (ingest, tmp_path / "c2")):
+        line[2] = place
+        refused(invoked(*line), 2, f"{place}: the ", "and 1 B are free there; free some, or give a path on")
         assert not place.exists()
 
 

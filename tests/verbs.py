@@ -73,7 +73,7 @@ def texts(folder: Path) -> Path:
 
 
 #: Seconds and memory of a step in a report.
-_MEASURED = re.compile(rb'<td class="number">[^<]+</td><td class="number">\d+ [KMG]iB</td>')
+_MEASURED = re.compile(rb'<td class="number">[^<]+</td><td class="number">[\d,]+ [KMG]iB</td>')
 
 
 def lines(place: object, *where: str) -> list[list[str]]:

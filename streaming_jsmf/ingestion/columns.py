@@ -231,7 +231,7 @@ def _near(name: str, summary: ColumnSummary, date_format: str | None) -> list[st
 
 
 def _mixed(name: str, summary: ColumnSummary) -> list[str]:
-    """A line on the dates of a column that stays strings, and on values that are not dates; empty unless most are dates."""
+    """A line on the dates and other values of a column that stays strings; empty unless most are dates."""
     found = dict(summary.forms)
     others, example = found.pop("", (0, ""))
     dates, forms = sum(number for number, _ in found.values()), dict[str, tuple[int, str]]()
