@@ -7,10 +7,12 @@ unchanged; messages, stores and reports contain ``location`` instead.
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shutil
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import zip_longest
 from types import SimpleNamespace
 from typing import Any
@@ -46,6 +48,18 @@ _STOPS = ".,;:)]"
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f]"
 )
+
+
+@contextmanager
+def logging_only(level: int, name: str = "streaming_jsmf") -> Iterator[None]:
+    """Let the loggers below ``name`` log only messages of this level and above in the block."""
+    changed = logging.getLogger(name)
+    before = changed.level
+    changed.setLevel(level)
+    try:
+        yield
+    finally:
+        changed.setLevel(before)
 
 
 def location(path: Any) -> str:

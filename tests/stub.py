@@ -33,7 +33,7 @@ _HINTS = {
     "Unpack": "from typing import Unpack",
 }
 
-#: What settings accept in Python besides what the command line has.
+#: Types that settings accept in Python in addition to those of the command line.
 _ALSO = {"scheduler": "Any", "ngrams": "tuple[int, int]"}
 
 #: Functions with the options of methods of ``TopicModel``, other than the one with the name of the method.

@@ -99,7 +99,7 @@ def test_only_what_was_used_is_cited(model: Path, fitted: Path, tmp_path: Path) 
     assert "121 documents with 3,603 tokens were read" in plain.methods()
     assert "refined" not in plain.methods()
     shutil.rmtree(model.with_name("model.corpus"))
-    assert "were read" not in plain.methods(), "it is not there any more"
+    assert "were read" not in plain.methods(), "its moments store and corpus are deleted"
     tensor = sj.fit(fitted / "model.corpus", tmp_path / "tensor", 3, engine="stod", workers=1).methods()
     assert entries(tensor) == ["streaming_jsmf", "wang2014scalable"]
     assert (

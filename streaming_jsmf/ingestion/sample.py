@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +13,7 @@ from dask.utils import format_bytes
 
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus.curation import least_documents
+from streaming_jsmf.display import logging_only
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.job import Ingest
@@ -58,7 +58,7 @@ def sampled(source: Any, request: IngestRequest) -> SourceSizes:
         ingest, _ = plan_ingest(location, folder / "corpus", request)
         total = sum(unit.size for unit in ingest.units)
         units, fewer = _sample(ingest)
-        with _silence():
+        with logging_only(logging.ERROR):  # what a sample lost is of no interest
             half = _Kept.of(ingest, fewer) if fewer else None
             made = _Kept.of(ingest, units)
         times, words, rate = total / max(made.size, 1), made.words, made.seconds / max(made.size, 1)
@@ -105,18 +105,6 @@ class _Kept:
         sample.folder.remove()
         read = sum(unit.size for unit in units)
         return cls(read, rows, len(made.totals.words), nonzeros, size, time.process_time() - began)
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Log only errors in the block: what a sample lost is of no interest."""
-    package = logging.getLogger("streaming_jsmf")
-    level = package.level
-    package.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        package.setLevel(level)
 
 
 def _sample(ingest: Ingest) -> tuple[list[Unit], list[Unit]]:

@@ -50,8 +50,8 @@ _WEIGHTS = {
 def methods_of(model: AnyModel) -> str:
     """Return a paragraph on what was read, removed and fitted to make a model, and BibTeX of the papers that were used.
 
-    No pass over documents. What is not stored, or is of a corpus or a moments store that is not there any more, is left
-    out. Raises ``InputError`` if there is no model, ``StoreError`` if it is damaged.
+    No pass over documents. What is not stored, and what a deleted corpus or moments store would tell, is left out.
+    Raises ``InputError`` if there is no model, ``StoreError`` if it is damaged.
 
     Examples
     --------

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import dask
 from dask.utils import format_time, parse_timedelta
 
+from streaming_jsmf.display import logging_only
 from streaming_jsmf.errors import InputError, StoreError, option, pass_on_machine
 from streaming_jsmf.storage.paths import exists
 
@@ -105,7 +106,8 @@ def running_scheduler(address: str) -> Iterator[Any]:
     cluster lacks this package or has another version. Later errors as ``losses_in_one_line``.
     """
     client = _connect(address)
-    with losses_in_one_line(address), _quiet_client(), client:
+    # A lost scheduler is raised as an error of one line; the client would log a traceback, too.
+    with losses_in_one_line(address), logging_only(logging.CRITICAL, "distributed.client"), client:
         _require_worker(client, address)
         _require_package(client)
         yield client
@@ -184,18 +186,6 @@ def tell_dashboard(link: str | None) -> None:
     """Log the address of the dashboard of a cluster, once in this process; None if it has none."""
     if link is not None:
         logger.info("dashboard of the cluster: %s", link)
-
-
-@contextmanager
-def _quiet_client() -> Iterator[None]:
-    """Keep the client from logging the traceback of a lost scheduler, which is raised as a one-line error."""
-    logger = logging.getLogger("distributed.client")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def _connect(address: str) -> Any:

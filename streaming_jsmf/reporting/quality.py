@@ -36,7 +36,7 @@ def plot_quality(
     (FREX of Bischof and Airoldi 2012, summed as by R's stm) whether they belong to it alone. Areas are shares of the
     corpus. ``topics`` are numbers, by default all; merged ones have no values and are left out. Words that ``evaluate``
     has not counted in the training corpus are counted in ``corpus``, by default the one next to the model, in one pass.
-    Raises ``InputError`` if there is none, a topic does not exist, or matplotlib is missing.
+    Raises ``InputError`` if it is missing, a topic does not exist, or matplotlib is missing.
 
     Examples
     --------
