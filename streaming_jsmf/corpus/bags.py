@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from streaming_jsmf.errors import InputError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 BATCH_NONZEROS = 1_000_000
 LARGEST_COUNT = int(np.iinfo(np.int32).max)
@@ -144,6 +146,8 @@ class Bags:
 
     def matrix(self, n_words: int) -> csr_array[Any]:
         """Return the matrix, (m, ``n_words``), whose indices are int32 if they fit, without copying ids and counts."""
+        from scipy.sparse import csr_array
+
         # SciPy copies the index arrays in products unless both are int32.
         kind: Any = np.int32 if self.ids.size < np.iinfo(np.int32).max else np.int64
         ids, indptr = self.ids.astype(kind, copy=False), self.indptr.astype(kind)

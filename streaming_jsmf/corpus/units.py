@@ -12,24 +12,21 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from dask.sizeof import sizeof
-from scipy.sparse import csr_array
 
 from streaming_jsmf.corpus.bags import Place, checked_bags
 from streaming_jsmf.corpus.footer import ShardCheck, open_parquet, reading
 from streaming_jsmf.corpus.format import Corpus, open_corpus
-from streaming_jsmf.corpus.sizeof import register_sizeof
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.run import Part
 from streaming_jsmf.storage.objects import State
 from streaming_jsmf.storage.paths import AnyPath
 
-register_sizeof(sizeof)
-
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 @dataclass(frozen=True)
 class WorkUnit:
@@ -296,7 +293,13 @@ def to_dask_array(corpus: AnyPath | Corpus) -> Any:
     from dask import array as da
     from dask.base import tokenize
     from dask.highlevelgraph import HighLevelGraph
+    from dask.sizeof import sizeof
     from dask.task_spec import Task
+    from scipy.sparse import csr_array
+
+    from streaming_jsmf.corpus.sizeof import register_sizeof
+
+    register_sizeof(sizeof)
 
     corpus = open_corpus(corpus)
     units = list_units(corpus)

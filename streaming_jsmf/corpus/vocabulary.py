@@ -7,18 +7,20 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from streaming_jsmf.corpus.bags import Bags
 from streaming_jsmf.corpus.footer import is_string
 from streaming_jsmf.errors import InputError, StoreError, first_line, pass_on_machine
 from streaming_jsmf.storage.paths import read_bytes
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 VOCABULARY_NAME = "vocabulary.parquet"
 TEXT_NAMES = ("vocab.txt", "vocabulary.txt")

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.special import stdtrit
 
 from streaming_jsmf.config import EXCERPT_CHARACTERS
 from streaming_jsmf.corpus.metadata import free_name
@@ -124,6 +123,8 @@ class Groups:
     @property
     def spreads(self) -> Floats:
         """Standard errors on each side of a mean in an interval of 95 %, (G,): 1.96, or more for few documents."""
+        from scipy.special import stdtrit
+
         return np.where(self.is_few, stdtrit(np.maximum(self.documents - 1, 1), 0.975), NORMAL)
 
     @property

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.corpus.units import list_units, read_block
@@ -37,6 +36,7 @@ from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters, 
 from streaming_jsmf.topics.store import AnyModel, Model, model_path
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
     import pandas as pd
 
 #: Topic shares: what ``transform`` wrote, or the table that ``TopicModel.transform`` returns.

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
-from scipy.sparse import csr_array
 
 from streaming_jsmf.config import DEFAULT_NUMBER, EXCERPT, DocumentQuery, takes
 from streaming_jsmf.corpus.format import Corpus, open_corpus
@@ -24,7 +23,7 @@ from streaming_jsmf.documents.model_shares import (
 )
 from streaming_jsmf.documents.shares import DOCUMENT_ID, KNOWN_TOKENS, SharesFile, frame, with_result
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.inference.cvb0 import SMOOTHING
+from streaming_jsmf.inference.completion import SMOOTHING
 from streaming_jsmf.linalg import hellinger
 from streaming_jsmf.linalg.panels import ratio
 from streaming_jsmf.linalg.typing import Floats
@@ -32,6 +31,7 @@ from streaming_jsmf.storage.paths import AnyPath
 from streaming_jsmf.topics.store import AnyModel, Model
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
     import pandas as pd
 
 logger = logging.getLogger(__name__)

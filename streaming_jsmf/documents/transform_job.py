@@ -48,7 +48,6 @@ from streaming_jsmf.documents.shares import (
 )
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.fingerprint import fingerprint
-from streaming_jsmf.inference.cvb0 import document_topics
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution

@@ -16,9 +16,8 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError, StoreError, option
 from streaming_jsmf.evaluation.inputs import Cooccurrence, SelectedCounts, WordDraw, draw_words
-from streaming_jsmf.evaluation.word_counts import CountReduction, count_job
 from streaming_jsmf.fingerprint import fingerprint
-from streaming_jsmf.inference.perplexity import Completion
+from streaming_jsmf.inference.completion import Completion
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
@@ -79,6 +78,8 @@ def counts_of(
     Raises ``InputError`` if the corpus has none of the model's words, no document with two of them or a bad record, or
     the memory budget is too small; ``StoreError`` if a shard or a stored result is damaged.
     """
+    from streaming_jsmf.evaluation.word_counts import CountReduction, count_job
+
     target = counts_path(path, corpus.fingerprint)
     wanted, work = _wanted_counts(path, model, corpus), work_place(target)
     if wanted.find() is not Found.MADE:

@@ -29,7 +29,7 @@ from streaming_jsmf.evaluation.verdicts import (
     perplexity_warnings,
     warnings_of,
 )
-from streaming_jsmf.inference.perplexity import Completion
+from streaming_jsmf.inference.completion import Completion
 from streaming_jsmf.inference.words import characteristic_words, frex_words
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
 
-from streaming_jsmf.inference.perplexity import Completion
-from streaming_jsmf.linalg.csr import word_rows
+from streaming_jsmf.inference.completion import Completion
 from streaming_jsmf.linalg.panels import panels, ratio
 from streaming_jsmf.linalg.probes import keyed_generator
 from streaming_jsmf.linalg.typing import Floats, Integers
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 #: Up to so many words, Recovery and Approximation use all rows of C; above, those of a draw of words.
 MOST_ROWS = 20_000
@@ -98,6 +99,7 @@ class Cooccurrence:
         cls, documents: csr_array[Any], diagonal: Floats, row_sum: Floats, *, is_whole: bool = True
     ) -> Cooccurrence:
         """C = H'H - diag(D) for H (documents x words, CSR) and D (N,); rows of more than 20,000 words are drawn."""
+        from streaming_jsmf.linalg.csr import word_rows
 
         def rows(words: Integers) -> Floats:
             found = word_rows(documents, words)

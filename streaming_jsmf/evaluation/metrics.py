@@ -18,7 +18,7 @@ from streaming_jsmf.evaluation import coherence, topic_shape
 from streaming_jsmf.evaluation.factorization import factorization_errors
 from streaming_jsmf.evaluation.inputs import SelectedCounts, TopicArrays, lookup
 from streaming_jsmf.evaluation.topic_shape import recovery_error, stability
-from streaming_jsmf.inference.perplexity import Completion
+from streaming_jsmf.inference.completion import Completion
 from streaming_jsmf.linalg.probes import Estimate
 from streaming_jsmf.linalg.typing import Floats, Integers
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import xlogy
 
 from streaming_jsmf.evaluation.inputs import TopicArrays
 from streaming_jsmf.inference.words import frex
@@ -56,6 +55,8 @@ def specificity(word_topic: Floats, word_probability: Floats) -> float:
     >>> print(f"{specificity(np.array([[1.0, 0.5], [0.0, 0.5]]), np.array([0.5, 0.5])):.4f}")
     0.3466
     """
+    from scipy.special import xlogy
+
     present = word_probability > 0
     log_p = np.log(word_probability, out=np.zeros_like(word_probability), where=present)
     mass = np.zeros(word_topic.shape[1])
@@ -115,6 +116,8 @@ def effective_topics(topic_probability: Floats) -> float:
     >>> print(f"{effective_topics(np.array([0.5, 0.25, 0.25])):.4f}")
     2.8284
     """
+    from scipy.special import xlogy
+
     total = topic_probability.sum()
     if total <= 0:
         return float(topic_probability.size)

@@ -11,7 +11,7 @@ import numpy as np
 
 from streaming_jsmf.errors import option
 from streaming_jsmf.evaluation.inputs import lookup
-from streaming_jsmf.inference.perplexity import Completion
+from streaming_jsmf.inference.completion import Completion
 from streaming_jsmf.linalg.typing import Floats, Integers
 from streaming_jsmf.topics.edits import EditedTopics
 

@@ -20,7 +20,8 @@ from streaming_jsmf.config import DocumentWeights, ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.hashes import hash_values
 from streaming_jsmf.corpus.units import Partition, list_units
-from streaming_jsmf.inference.perplexity import Completer, Completion
+from streaming_jsmf.inference.completion import Completion
+from streaming_jsmf.inference.perplexity import Completer
 from streaming_jsmf.jobs.checkpoints import PartialResult, SumReduction
 from streaming_jsmf.linalg.csr import pair_scales, word_rows
 from streaming_jsmf.linalg.typing import Integers

@@ -65,8 +65,6 @@ EXTRAPOLATION = np.float32(0.4)
 #: Probabilities below this fraction of a word's largest are set to 0: their products with ``FLOOR`` would be subnormal
 #: in single precision, which is very slow.
 NEGLIGIBLE = 1e-30
-#: Weight of the word frequencies in ``smoothed`` topics.
-SMOOTHING = 0.01
 #: Documents per block.
 BLOCK_DOCUMENTS = 256
 #: Defaults of the stopping rule: change in a round, and maximum number of rounds.

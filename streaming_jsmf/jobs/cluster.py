@@ -14,9 +14,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import dask
-from dask.utils import format_time, parse_timedelta
-
 from streaming_jsmf.display import logging_only
 from streaming_jsmf.errors import InputError, StoreError, option, pass_on_machine
 from streaming_jsmf.storage.paths import exists
@@ -189,6 +186,8 @@ def tell_dashboard(link: str | None) -> None:
 
 
 def _connect(address: str) -> Any:
+    import dask
+    from dask.utils import parse_timedelta
     from distributed import Client
     from distributed.security import Security
 
@@ -214,6 +213,9 @@ def _connect(address: str) -> Any:
 
 def _require_worker(client: Any, address: str) -> None:
     """Wait for the first worker, with a task, because an adaptive cluster starts workers only for tasks."""
+    import dask
+    from dask.utils import format_time, parse_timedelta
+
     configured = dask.config.get(WORKERS_KEY)
     seconds = WORKERS_SECONDS if configured is None else parse_timedelta(configured)
     try:

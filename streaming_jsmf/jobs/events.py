@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
-from dask.utils import format_bytes
 from tqdm import tqdm
 
 logger = logging.getLogger("streaming_jsmf.progress")
@@ -382,6 +381,8 @@ def _left(meter: Meter) -> list[str]:
 
 
 def _memory(meter: Meter) -> list[str]:
+    from dask.utils import format_bytes
+
     return [] if meter.peak_memory is None else [f"peak {format_bytes(meter.peak_memory)}"]
 
 

@@ -14,13 +14,7 @@ from concurrent.futures import Executor as Pool
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import resource_tracker
-from typing import Any, TypeAlias
-
-import dask.local
-import dask.multiprocessing
-import dask.threaded
-from dask.delayed import Delayed
-from dask.utils import format_bytes
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from streaming_jsmf.config import ExecutionOptions
 from streaming_jsmf.errors import InputError, StoreError, option
@@ -43,6 +37,9 @@ from streaming_jsmf.jobs.cluster import (
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.process_limits import PROCESS_BYTES, WORKER, require_no_import, shortage
 from streaming_jsmf.storage.paths import StorePath
+
+if TYPE_CHECKING:
+    from dask.delayed import Delayed
 
 #: Peak bytes of a stage by the number of tasks at the same time, and whether so many of a stage fit.
 Memory: TypeAlias = Callable[[int], int]
@@ -90,6 +87,8 @@ class Executor:
         ``told`` is called in this process with each tuple that a task returns, or ``tell``s about the ``topic`` of a
         cluster.
         """
+        import dask
+
         options = {**self.arguments, "optimize_graph": False}
         if told is None:
             dask.compute(tasks, **options)
@@ -185,6 +184,8 @@ class Execution(ExecutionOptions):
         """The memory of so many tasks at the same time and what there is, if that is less; otherwise None."""
         needed = memory(workers)
         if self.memory is not None and needed > self.memory:
+            from dask.utils import format_bytes
+
             return f"about {format_bytes(needed)} and {option.memory} allows {format_bytes(self.memory)}"
         if is_address(self.scheduler):
             return None  # the limits of its workers are unknown here
@@ -231,6 +232,10 @@ class Execution(ExecutionOptions):
     @contextmanager
     def _arguments(self, target: StorePath | None, sources: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield the keyword arguments of ``dask.compute``; for the name of a scheduler, Dask imports distributed."""
+        import dask.local
+        import dask.multiprocessing
+        import dask.threaded
+
         if self.scheduler == "synchronous":
             yield {"scheduler": dask.local.get_sync}
         elif self.scheduler == "threads":
@@ -250,6 +255,7 @@ class Execution(ExecutionOptions):
 
     @contextmanager
     def _client(self, target: StorePath | None, sources: Sequence[str]) -> Iterator[Any]:
+        import dask
         from distributed import Client, LocalCluster
 
         from streaming_jsmf.jobs.preflight import admitted

@@ -10,12 +10,9 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
-from dask._task_spec import Task, TaskRef
-from dask.delayed import Delayed
-from dask.highlevelgraph import HighLevelGraph
 
 from streaming_jsmf.errors import StoreError, names_options
 from streaming_jsmf.jobs.blas import single_blas_thread
@@ -26,6 +23,10 @@ from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.order import FoldOrder, FoldStep
 from streaming_jsmf.process_limits import peak_memory
 from streaming_jsmf.timing import span
+
+if TYPE_CHECKING:
+    from dask._task_spec import Task
+    from dask.delayed import Delayed
 
 logger = logging.getLogger(__name__)
 
@@ -276,6 +277,8 @@ class TaskGraph:
         ``function`` must be importable by workers, and ``arguments`` small, as they are sent with the task. The tokens
         are the results of the tasks ``after``, on which this one depends.
         """
+        from dask._task_spec import Task, TaskRef
+
         key = f"{name}-{self._token}"
         assert key not in self._tasks, name
         self._tasks[key] = Task(
@@ -285,6 +288,9 @@ class TaskGraph:
 
     def delayed(self, keys: Sequence[Key]) -> Delayed:
         """Return a value that is computed when all these tasks have finished."""
+        from dask.delayed import Delayed
+        from dask.highlevelgraph import HighLevelGraph
+
         layer = f"graph-{self._token}"
         end = keys[0] if len(keys) == 1 else self.add("end", _count, after=keys)
         return Delayed(end, HighLevelGraph({layer: self._tasks}, {layer: set()}), layer=layer)

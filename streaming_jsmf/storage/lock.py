@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dask.utils import format_time
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
@@ -226,6 +225,8 @@ def _parse(data: bytes) -> Owner | None:
 def _refusal(store: Path, owner: Owner | None) -> str:
     if owner is None:
         return f"{store}: another process is writing it; wait until it has ended"
+    from dask.utils import format_time
+
     seconds = format_time(max(time.time() - owner.started, 0))
     return f"{store}: {owner} has been writing it for {seconds}; wait until it has ended"
 

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.partition_jobs import run_on_partitions
@@ -33,6 +32,9 @@ from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.process_limits import PROCESS_BYTES
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 #: Function that reads a committed result.
 Read: TypeAlias = Callable[[], PartialResult]
