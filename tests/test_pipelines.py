@@ -25,6 +25,7 @@ from pipelines import (
     authors_code,
     jsmf_2015,
     lr_jsmf_fig4,
+    over_complete,
     quality,
     softclique,
     stale_results,
@@ -412,6 +413,7 @@ SCRIPTS = {
     "stod_any_k": ("stod_any_k", "", 2),
     "softclique": ("softclique", ".svg", None),
     "quality": ("quality", ".svg", 2 * sum(len(quality_tables.STEPS[name]) for name in quality.QUICK)),
+    "over_complete": ("over_complete", "", 2),
     "later_papers": ("later_papers", "", 2 * 8 + (2 + 1) * 5 + 2 * 6),
     "coherence_repetition": ("coherence_repetition", ".svg", 2 * (len(stod_fig2.METHODS) + 1 + 4)),
 }
@@ -501,6 +503,15 @@ def check_quality(out: Path) -> None:
     assert [(row["minus"], row["seeds"]) for row in schedules] == [("polished", "2"), ("plain", "2")]
 
 
+def check_over_complete(out: Path) -> None:
+    rows = pq.read_table(out / "over_complete.parquet").to_pylist()
+    assert all(row["gated_seconds"] > row["seconds"] > 0 for row in rows)
+    assert all(row["other_perplexity"] == pytest.approx(row["usual_perplexity"], rel=0.05) for row in rows)
+    accepted = sum(row["gate"] < over_complete.GATE for row in rows)
+    [table] = tables_in(out / "over_complete.md")
+    assert sum(int(row["seeds"]) for row in table if row["gate"] == "accepted") == 2 * accepted  # of K, and of all
+
+
 def check_softclique(out: Path) -> None:
     coherence, times = tables_in(out / "softclique.md")[:2]
     assert [row["method"] for row in coherence] == ["FAW", "SC", "LR-JSMF", "random words"]
@@ -516,6 +527,7 @@ CHECKS = {
     "stod_tables": check_stod_tables,
     "softclique": check_softclique,
     "quality": check_quality,
+    "over_complete": check_over_complete,
 }
 
 
@@ -551,6 +563,14 @@ def test_a_script_that_draws_is_refused_at_once_without_matplotlib(
     done = CliRunner().invoke(script.main, [str(tmp_path / "out"), "--quick"])
     assert (done.exit_code, "matplotlib" in done.output) == (2, True)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_topic_that_no_document_uses_is_the_first_to_be_removed() -> None:
+    counts = sparse.csr_array(np.array([[5, 4, 0, 0, 0, 0], [0, 0, 4, 5, 0, 0]] * 10))
+    topics = np.kron(np.eye(3), np.full((2, 1), 0.49)) + 0.02 / 6
+    likelihood = over_complete.likelihood_without(counts, topics, np.full(3, 0.1))
+    assert likelihood.argmax() == 2
+    assert likelihood[:2].max() < likelihood[2] - 20
 
 
 def test_topics_are_matched_with_the_papers_by_their_words() -> None:
