@@ -13,15 +13,17 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from tests.outcomes import Outcome
 from tests.processes import Process, command, ended, started
+
+Start: TypeAlias = Callable[..., list[str]]
 
 KEYS = {"AWS_ACCESS_KEY_ID": "lab", "AWS_SECRET_ACCESS_KEY": "laboratory"}
 PROXY_PORT, SERVER_PORT, SCHEDULER_PORT = 8000, 9000, 8786
@@ -183,14 +185,14 @@ class Lab:
             running += [stack.enter_context(self.worker(f"worker-{i}", **options)) for i in range(workers)]
             yield running
 
-    def verb(self, *arguments: object) -> Outcome:
-        """Run a verb on the client to its end."""
-        return ended(self.hosts["client"].inside(*command(*arguments)), **self.environment)
+    def verb(self, *arguments: object, start: Start = command) -> Outcome:
+        """Run a verb on the client to its end; ``start`` makes its command line."""
+        return ended(self.hosts["client"].inside(*start(*arguments)), **self.environment)
 
     @contextmanager
-    def running(self, *arguments: object) -> Iterator[Process]:
+    def running(self, *arguments: object, start: Start = command) -> Iterator[Process]:
         """Run a verb on the client; its standard error is a pipe."""
-        line = self.hosts["client"].inside(*command(*arguments))
+        line = self.hosts["client"].inside(*start(*arguments))
         with started(line, stderr=subprocess.PIPE, **self.environment) as process:
             yield process
 
