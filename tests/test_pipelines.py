@@ -509,7 +509,9 @@ def check_over_complete(out: Path) -> None:
     assert all(row["other_perplexity"] == pytest.approx(row["usual_perplexity"], rel=0.05) for row in rows)
     accepted = sum(row["gate"] < over_complete.GATE for row in rows)
     [table] = tables_in(out / "over_complete.md")
-    assert sum(int(row["seeds"]) for row in table if row["gate"] == "accepted") == 2 * accepted  # of K, and of all
+    assert (
+        sum(int(row["seeds"]) for row in table if row["gate"] == "accepted") == 2 * accepted
+    )  # of K, and of all
 
 
 def check_softclique(out: Path) -> None:
