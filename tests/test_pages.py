@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import text_peers
+from benchmarks import text_peers, whole_chain
 from benchmarks.peers import tables as peer_tables
 from pipelines import (
     authors_code,
@@ -100,7 +100,9 @@ MAKERS: dict[str, Callable[[Rows], str]] = {
     "quality": quality_tables.tables,
     "peers/topics": partial(peer_tables.table, makes="topics"),
     "peers/basis": partial(peer_tables.table, makes="basis"),
+    "abstracts_peers/topics": partial(peer_tables.table, makes="topics"),
     "text_peers": text_peers.table,
+    "whole_chain": whole_chain.table,
     "later_papers": later_papers.tables,
     **dict.fromkeys(("jsmf_kos", "jsmf_baskets", "jsmf_groceries", "jsmf_ratings"), drawn),
     **dict.fromkeys(("fig4_nips", "fig4_un", "words_15000"), lr_jsmf_fig4.table),
