@@ -67,7 +67,7 @@ COLUMNS = {
     "kept": "topics kept",
     "seconds": "CPU s of polish",
 }
-DIGITS = {"perplexity": 5, "recent_perplexity": 5, "seconds": 2}
+DIGITS = {"perplexity": 4, "recent_perplexity": 4, "distance": 2, "farthest": 2, "seconds": 2}
 
 
 @dataclass(frozen=True)
@@ -158,9 +158,8 @@ def table(rows: Sequence[Row]) -> str:
     lines = []
     for cell in dict.fromkeys((row["corpus"], row["K"], row["steps"]) for row in rows):
         there = [row for row in rows if (row["corpus"], row["K"], row["steps"]) == cell]
-        lines.append(
-            [*cell, *(spread([row[name] for row in there], DIGITS.get(name, 3)) for name in COLUMNS)]
-        )
+        means = [spread([round(row[name], 4) for row in there], DIGITS.get(name, 3)) for name in COLUMNS]
+        lines.append([*cell, *means])
     return markdown(["corpus", "K", "steps", *COLUMNS.values()], lines, text=1)
 
 
@@ -172,7 +171,13 @@ def table(rows: Sequence[Row]) -> str:
 @options.several("steps", ["8+2", "3+2", "1+2", "0+2", "0+1"])
 @options.quick("300 words of the shipped corpus")
 def main(
-    out: Path, corpora: tuple[str, ...], words: int, topics: list[int], seeds: int, steps: list[str], quick: bool
+    out: Path,
+    corpora: tuple[str, ...],
+    words: int,
+    topics: list[int],
+    seeds: int,
+    steps: list[str],
+    quick: bool,
 ) -> None:
     if quick:
         corpora, words, topics, seeds = (f"nips={NIPS}",), 300, [5], 1
@@ -184,7 +189,9 @@ def main(
         for n_topics, seed in product(topics, range(seeds)):
             key = {"fingerprint": corpus.fingerprint, "K": n_topics, "seed": seed, "steps": steps}
             with threadpool_limits(1):
-                kept = results.row(key, lambda c=counts, k=key: {"rows": [*rows_of(c, k["K"], k["seed"], chains)]})
+                kept = results.row(
+                    key, lambda c=counts, k=key: {"rows": [*rows_of(c, k["K"], k["seed"], chains)]}
+                )
             rows += [{"corpus": name, **row} for row in kept["rows"]]
     publish(out, "update_steps", rows, table(rows), used)
     click.echo(table(rows))

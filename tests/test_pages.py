@@ -31,6 +31,7 @@ from pipelines import (
     stod_fig2,
     stod_tables,
     tod_dense,
+    update_steps,
 )
 from pipelines.common import experiment, quality_tables
 from pipelines.pages import PAGES, RESULTS, unknown_numbers, with_tables
@@ -112,6 +113,7 @@ MAKERS: dict[str, Callable[[Rows], str]] = {
     **dict.fromkeys(("stod_fig2_kos", "stod_fig2_nips"), stod_fig2.table),
     "near_ties": near_ties.table,
     "tod_dense": tod_dense.table,
+    "update_steps": update_steps.table,
     "stod_any_k": stod_any_k.tables,
     "fig4_groups": lambda rows: lr_jsmf_fig4.group_table(rows, (4, 5)),
 }

@@ -414,6 +414,7 @@ SCRIPTS = {
     "softclique": ("softclique", ".svg", None),
     "quality": ("quality", ".svg", 2 * sum(len(quality_tables.STEPS[name]) for name in quality.QUICK)),
     "over_complete": ("over_complete", "", 2),
+    "update_steps": ("update_steps", "", 5 + 1),
     "later_papers": ("later_papers", "", 2 * 8 + (2 + 1) * 5 + 2 * 6),
     "coherence_repetition": ("coherence_repetition", ".svg", 2 * (len(stod_fig2.METHODS) + 1 + 4)),
 }
