@@ -37,6 +37,7 @@ from streaming_jsmf.ingestion.source_files import (
 from streaming_jsmf.ingestion.sources.listing import NoFilesError, find_files
 from streaming_jsmf.ingestion.steps import Made, run_steps
 from streaming_jsmf.ingestion.tokens.stop_words import LANGUAGES, NONE
+from streaming_jsmf.ingestion.word_choice import FREQUENT_WORDS
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.heads import planning
@@ -194,8 +195,15 @@ def _read(planned: Ingest, known: Known, execution: Execution, listener: Listene
     kinds = {**planned.known_kinds, **json.loads(known.files.schema.metadata[KINDS])}
     curation = replace(planned.curation, **rules)
     ids = "" if known.numbered else str(known.corpus.schema().field("document_id").type)
+    frequent = str(settings.get(FREQUENT_WORDS) or "")
     planned = replace(
-        planned, curation=curation, folder=folder, documents_before=before, known_kinds=kinds, ids=ids
+        planned,
+        curation=curation,
+        folder=folder,
+        documents_before=before,
+        known_kinds=kinds,
+        ids=ids,
+        left_out=frequent.split("\n") if frequent else (),
     )
     folder.start(replace=True)
     made = run_steps(planned, execution.reporting_on("ingest"), listener)

@@ -48,6 +48,7 @@ from streaming_jsmf.ingestion.source_files import FILES_NAME
 from streaming_jsmf.ingestion.sources.protocol import Unit, limits
 from streaming_jsmf.ingestion.sources.values import require_few
 from streaming_jsmf.ingestion.word_choice import (
+    FREQUENT_WORDS,
     choose_words,
     counts_of,
     full_forms,
@@ -239,6 +240,8 @@ def _run(ingest: Ingest, executor: Executor) -> Made:
     n_unused = int((~used).sum()) if ingest.vocabulary is None else 0
     dropped = (*reading, *selection.dropped, *losses_of_writing(ingest, shards, n_unused))
     read = {**_totals_read(pieces, reading), "duplicate_documents": n_duplicates}
+    if selection.frequent:
+        read[FREQUENT_WORDS] = "\n".join(selection.frequent)
     if ingest.grows:
         read |= new_words(ingest, n_documents, counted)
     elif not used.any() and not ingest.keeps_any_document:
