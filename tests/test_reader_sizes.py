@@ -242,3 +242,12 @@ def test_a_matrix_in_a_file_that_starts_later_is_refused(tmp_path: Path) -> None
     put(tmp_path / "a.vocab.txt", "\n".join(words(N)))
     with pytest.raises(InputError, match="index pointer should start with 0"):
         read(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_whole_numbers_and_fractions_in_small_files_name_the_file(tmp_path: Path, first: int) -> None:
+    for number, matrix in enumerate((sp.csr_array(COUNTS), sp.csr_array(COUNTS) * 1.5)):
+        sp.save_npz(tmp_path / f"{abs(number - first)}.npz", matrix)
+    put(tmp_path / "vocab.txt", "\n".join(words(N)))
+    with pytest.raises(InputError, match=r"1\.npz: counts are stored as .*; store all with the same type"):
+        read(tmp_path)
