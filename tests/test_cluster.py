@@ -552,7 +552,8 @@ except sj.StreamingJSMFError as error:
 """
 
 
-@pytest.mark.parametrize("scheduler", ["processes", pytest.param("cluster", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduler", ["processes", "cluster"])
 def test_a_program_that_workers_cannot_import_is_the_reason(
     scheduler: str, corpus_path: Path, tmp_path: Path
 ) -> None:

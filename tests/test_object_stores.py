@@ -735,7 +735,7 @@ def test_a_source_is_planned_from_one_listing_and_one_request_for_each_file(
     s3: str, counts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(text_files, "UNIT_FILES", 9)
-    place, n = f"{s3}/{uuid.uuid4().hex}", 40
+    place, n = f"{s3}/{uuid.uuid4().hex}", 20
     texts = [" ".join(words(30)[i % 7 :: 7] * 3) + f" own{i}" for i in range(n)]
     for i, text in enumerate(texts):
         local = tmp_path / f"{i}.{kind}"

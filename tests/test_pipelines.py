@@ -219,6 +219,7 @@ def test_gibbs_sampling_yields_topics_after_each_number_of_sweeps() -> None:
     assert (many.word_topic.max(axis=0) > 0.8).all()
 
 
+@pytest.mark.slow
 def test_shares_by_gibbs_sampling_predict_as_all_assignments_of_topics_do() -> None:
     """Two observed tokens have four assignments, whose posterior gives the exact probability of the others."""
     topics, prior = np.array([[0.6, 0.1], [0.3, 0.2], [0.1, 0.7]]), np.array([0.3, 0.2])

@@ -439,10 +439,9 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     ("draw", "schedulers"),
     [
         (0, ("threads", "synchronous")),
-        (1, ("threads", "synchronous")),
         *(
-            pytest.param(draw, ("threads", "synchronous", "processes", "cluster"), marks=pytest.mark.slow)
-            for draw in (2, 3)
+            pytest.param(draw, ("threads", "synchronous", "processes", "cluster"), marks=mark)
+            for draw, mark in ((3, pytest.mark.slow), (2, pytest.mark.campaign))
         ),
     ],
 )

@@ -18,7 +18,7 @@ SEED = 14
 #: Slow run: the last operations, random earlier ones, and second kills during the rerun; all operations by hand.
 LAST, DRAWN, TWICE = 6, 3, {False: 1, True: 3}
 #: Cases of the default run, two kills each.
-DEFAULT = ("ingest", "follow", "fit", "transform-overwrite")
+DEFAULT = ("ingest", "follow", "transform-overwrite")
 
 #: Cases whose finished results are damaged, and the one of the default run.
 DAMAGED = ("ingest", "simulate", "transform-file", "transform-directory", "transform-zarr")
