@@ -32,7 +32,7 @@ from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, read_rec
 from streaming_jsmf.linalg import compiled
 from tests import outcomes
 from tests.corpora import planted, write_corpus, write_lists
-from tests.outcomes import Command, called, refused
+from tests.outcomes import Command, called, printed, refused
 from tests.processes import SOURCE, ended, finished
 from tests.readers import BY_NAME, documents
 
@@ -513,6 +513,17 @@ def test_a_record_removes_nothing_outside_of_its_store(tmp_path: Path) -> None:
     assert (tmp_path / "mine").is_dir()
 
 
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus and its moments."""
+    folder = tmp_path_factory.mktemp("simulated")
+    printed(
+        "simulate", folder / "c", "--documents", 40, "--vocabulary-size", 30, "--topics", 3, "--workers", 1
+    )
+    printed("scan", folder / "c", folder / "m", "--max-topics", 2, "--workers", 1)
+    return folder
+
+
 @pytest.mark.parametrize(
     ("file", "line"),
     [
@@ -526,11 +537,10 @@ def test_a_record_removes_nothing_outside_of_its_store(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("odd", ["fifo", "device"])
 def test_a_fifo_or_device_in_a_store_is_not_read(
-    file: str, line: tuple[str, ...], odd: str, tmp_path: Path, invoke: Command
+    file: str, line: tuple[str, ...], odd: str, simulated: Path, tmp_path: Path, invoke: Command
 ) -> None:
-    sizes = ("--documents", "40", "--vocabulary-size", "30", "--topics", "3", "--workers", "1")
-    assert invoke("simulate", tmp_path / "c", *sizes).code == 0
-    assert invoke("scan", tmp_path / "c", tmp_path / "m", "--max-topics", "2", "--workers", "1").code == 0
+    for name in ("c", "m"):
+        shutil.copytree(simulated / name, tmp_path / name)
     place = tmp_path / file
     place.unlink()
     if odd == "fifo":

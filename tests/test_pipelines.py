@@ -237,6 +237,7 @@ def test_shares_by_gibbs_sampling_predict_as_all_assignments_of_topics_do() -> N
     assert sampled_perplexity(completer, counts) == pytest.approx(np.exp(-np.mean(logs) / 2), rel=0.01)
 
 
+@pytest.mark.slow
 def test_sweeps_keep_all_tokens_and_find_topics() -> None:
     documents = planted(400, 60, 3, length=40, seed=6)
     counts = sparse.csr_array(documents.counts.astype(np.int32))
@@ -330,6 +331,7 @@ def explicit(counts: sparse.csr_array) -> reference_stod.Moments:
     return reference_stod.counted_moments(dense, reference_stod.tensor_weights(dense, "capped"))
 
 
+@pytest.mark.slow
 def test_products_of_tod_are_those_of_the_explicit_tensors(
     counts: sparse.csr_array, explicit: reference_stod.Moments
 ) -> None:
@@ -359,6 +361,7 @@ def test_tod_is_the_algorithm_of_the_paper(
     np.testing.assert_allclose(found.recovered.word_topic, topics[:, order], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_topics_as_printed_are_those_of_both_algorithms(counts: sparse.csr_array) -> None:
     """STOD sees the moments only in the span of the K leading eigenvectors of E2, TOD all of them."""
     dense = counts.toarray()

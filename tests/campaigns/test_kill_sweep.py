@@ -17,12 +17,11 @@ SEED = 14
 
 #: Slow run: the last operations, random earlier ones, and second kills during the rerun; all operations by hand.
 LAST, DRAWN, TWICE = 6, 3, {False: 1, True: 3}
-#: Cases of the default run, two kills each.
-DEFAULT = ("ingest", "follow", "transform-overwrite")
+#: Case of the default run; others are interrupted or killed in the tests of their verbs.
+DEFAULT = "transform-overwrite"
 
-#: Cases whose finished results are damaged, and the one of the default run.
+#: Cases whose finished results are damaged.
 DAMAGED = ("ingest", "simulate", "transform-file", "transform-directory", "transform-zarr")
-DAMAGED_BY_DEFAULT = "transform-directory"
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +43,7 @@ def operations_tried(clean: Undisturbed, seed: str, every: bool) -> list[int]:
     return sorted(random.Random(seed).sample(others, min(DRAWN, len(others)))) + numbers[-LAST:]
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.name in DEFAULT], ids=str)
+@pytest.mark.parametrize("case", [case for case in CASES if case.name == DEFAULT], ids=str)
 def test_a_command_that_is_killed_late_is_finished_by_itself(case: Case, served: Server) -> None:
     clean = undisturbed(case, served)
     rng = random.Random(f"{SEED} {case}")
@@ -99,10 +98,8 @@ def test_a_command_that_is_interrupted_late_is_finished_by_itself(
     assert not any(wrong.values()), named(wrong, clean)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name if name == DAMAGED_BY_DEFAULT else pytest.param(name, marks=pytest.mark.slow) for name in DAMAGED],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DAMAGED)
 def test_a_finished_result_that_is_damaged_is_made_again(name: str, served: Server) -> None:
     [case] = [case for case in CASES if case.name == name]
     clean = undisturbed(case, served)
