@@ -237,9 +237,9 @@ EXECUTIONS = [
         pytest.param(scheduler, workers, marks=pytest.mark.slow)
         for scheduler, numbers in (
             ("synchronous", (1,)),
-            ("threads", (1, 2, 3)),
+            ("threads", (3,)),
             ("processes", (2,)),
-            ("cluster", (1, 2, 3)),
+            ("cluster", (2,)),
         )
         for workers in numbers
     ),
