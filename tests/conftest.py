@@ -40,6 +40,12 @@ settings.register_profile("thorough", max_examples=1000, deadline=None)
 settings.load_profile("quick")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Half more than the cores, for ``-n auto``: tests wait for processes, servers and the browser."""
+    return 3 * (os.cpu_count() or 1) // 2
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Collect tests without garbage collection, which would take half of the time: they live until the end."""

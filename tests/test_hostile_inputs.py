@@ -182,9 +182,8 @@ def test_functions_are_compiled_without_a_cache(caplog: pytest.LogCaptureFixture
     assert "NUMBA_CACHE_DIR" in record.getMessage()
 
 
-@pytest.mark.parametrize(
-    "setting", ["NUMBA_NUM_THREADS=0", pytest.param("NUMBA_DISABLE_JIT=1", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", ["NUMBA_NUM_THREADS=0", "NUMBA_DISABLE_JIT=1"])
 def test_settings_of_numba_that_leave_nothing_to_compute_with(setting: str, tmp_path: Path) -> None:
     name, value = setting.split("=")
     write_corpus(tmp_path / "c", planted(200, 30, 3).counts)

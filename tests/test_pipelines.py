@@ -54,7 +54,7 @@ ALPHA0 = 1.5
 MIXING_STEPS = 50
 
 
-@pytest.mark.parametrize("module", [provenance, results, tables])
+@pytest.mark.parametrize("module", [provenance, pytest.param(results, marks=pytest.mark.slow), tables])
 def test_examples_hold(module: object) -> None:
     found = doctest.testmod(module)  # type: ignore[arg-type]
     assert found.attempted > 0

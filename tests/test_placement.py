@@ -156,8 +156,7 @@ def with_callees(function: Dispatcher) -> Iterator[Dispatcher]:
 @pytest.mark.parametrize(
     ("calls", "placements"),
     [
-        (5, PLACEMENTS),
-        *(pytest.param(n, PLACEMENTS, marks=pytest.mark.slow) for n in (3, 16, 21)),
+        *(pytest.param(n, PLACEMENTS, marks=pytest.mark.slow) for n in (3, 5, 21)),
         *(pytest.param(n, 20 * PLACEMENTS, marks=pytest.mark.campaign) for n in (3, 16, 21)),
     ],
     indirect=["calls"],
