@@ -193,7 +193,7 @@ def sources(draw: st.DrawFn, suffix: str) -> list[list[Record]]:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_any_documents_equal_the_reference(
     suffix: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
@@ -765,7 +765,7 @@ def write_lines(path: Path, lines: Sequence[str]) -> Path:
     return path
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(
     kinds=st.lists(
         st.sampled_from(["bad", "same", "empty", "one", "ant bee", "ant bee cat"]), min_size=1, max_size=25

@@ -93,6 +93,7 @@ def hosts(
     request: pytest.FixtureRequest, kernels: Path, local: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Lab]:
     """A lab with an S3 server whose bucket has the texts, and below ``made`` the corpus of the local run."""
+    request.getfixturevalue("said")  # all verbs have run, so that no host compiles a function
     with lab(tmp_path_factory.mktemp("logs"), kernels) as running:
         running.store(request.param)
         running.python("-c", UPLOAD, local / "texts", f"{BUCKET}/texts")

@@ -55,7 +55,7 @@ ALPHA0 = 1.5
 MIXING_STEPS = 50
 
 
-@pytest.mark.parametrize("module", [provenance, results, tables])
+@pytest.mark.parametrize("module", [provenance, pytest.param(results, marks=pytest.mark.slow), tables])
 def test_examples_hold(module: object) -> None:
     found = doctest.testmod(module)  # type: ignore[arg-type]
     assert found.attempted > 0
@@ -220,6 +220,7 @@ def test_gibbs_sampling_yields_topics_after_each_number_of_sweeps() -> None:
     assert (many.word_topic.max(axis=0) > 0.8).all()
 
 
+@pytest.mark.slow
 def test_shares_by_gibbs_sampling_predict_as_all_assignments_of_topics_do() -> None:
     """Two observed tokens have four assignments, whose posterior gives the exact probability of the others."""
     topics, prior = np.array([[0.6, 0.1], [0.3, 0.2], [0.1, 0.7]]), np.array([0.3, 0.2])
@@ -237,6 +238,7 @@ def test_shares_by_gibbs_sampling_predict_as_all_assignments_of_topics_do() -> N
     assert sampled_perplexity(completer, counts) == pytest.approx(np.exp(-np.mean(logs) / 2), rel=0.01)
 
 
+@pytest.mark.slow
 def test_sweeps_keep_all_tokens_and_find_topics() -> None:
     documents = planted(400, 60, 3, length=40, seed=6)
     counts = sparse.csr_array(documents.counts.astype(np.int32))
@@ -330,6 +332,7 @@ def explicit(counts: sparse.csr_array) -> reference_stod.Moments:
     return reference_stod.counted_moments(dense, reference_stod.tensor_weights(dense, "capped"))
 
 
+@pytest.mark.slow
 def test_products_of_tod_are_those_of_the_explicit_tensors(
     counts: sparse.csr_array, explicit: reference_stod.Moments
 ) -> None:
@@ -359,6 +362,7 @@ def test_tod_is_the_algorithm_of_the_paper(
     np.testing.assert_allclose(found.recovered.word_topic, topics[:, order], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_topics_as_printed_are_those_of_both_algorithms(counts: sparse.csr_array) -> None:
     """STOD sees the moments only in the span of the K leading eigenvectors of E2, TOD all of them."""
     dense = counts.toarray()

@@ -216,7 +216,7 @@ USES = {
     "fit of Dask": lambda X: sj.LRJSMF(n_topics=2).fit(as_dask(X)),
     "transform of Dask": lambda X: fitted.transform(as_dask(X)).compute(),
 }
-for kind in (sp.csr_array, sp.csr_matrix, sp.csc_array, sp.bsr_array, sp.coo_array, sp.coo_matrix):
+for kind in (sp.csr_array, sp.csc_array, sp.bsr_array, sp.coo_matrix):
     for fault, spoil in (OF_COO if "coo" in kind.__name__ else FAULTS).items():
         for use, call in USES.items():
             X = kind(counts.astype(np.float64 if fault == "beyond" else np.int64))
