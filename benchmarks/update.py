@@ -66,7 +66,7 @@ def cpu_seconds(*arguments: object) -> float:
 #: Parts of an update, and what computes them.
 PARTS = (
     ("documents", updating, "grow_corpus"),
-    ("moments", updating, "follow_corpus"),
+    ("moments", updating, "_followed"),
     ("inference", InferPlan, "fit"),
     ("polish", updating, "polish_model"),
     ("shares", updating, "transform"),

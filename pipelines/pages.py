@@ -41,6 +41,7 @@ PAGES = tuple(
         "docs/findings/noise_removal.md",
         "docs/findings/one_pass.md",
         "docs/findings/size_corrected_metrics.md",
+        "docs/findings/update_steps.md",
     )
 )
 

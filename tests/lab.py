@@ -13,15 +13,17 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from tests.outcomes import Outcome
 from tests.processes import Process, command, ended, started
+
+Start: TypeAlias = Callable[..., list[str]]
 
 KEYS = {"AWS_ACCESS_KEY_ID": "lab", "AWS_SECRET_ACCESS_KEY": "laboratory"}
 PROXY_PORT, SERVER_PORT, SCHEDULER_PORT = 8000, 9000, 8786
@@ -112,6 +114,8 @@ class Lab:
         self.hosts = {name: self._join(name, f"10.77.0.{i + 1}") for i, name in enumerate(names)}
         self.scheduler_address = f"tcp://{self.hosts['scheduler'].address}:{SCHEDULER_PORT}"
         self._proxy: Process | None = None
+        self._cluster, self._running = stack.enter_context(ExitStack()), list[Process]()
+        self._kind: tuple[Any, ...] = ()
 
     def _hold(self, name: str, address: str, bridge: Host | None = None) -> Host:
         line = ["unshare", "-m", "-n", "sh", "-euc", HOLDER, "sh", str(self.work), str(self._kernels)]
@@ -175,22 +179,40 @@ class Lab:
 
     @contextmanager
     def cluster(self, workers: int = 3, **options: Any) -> Iterator[list[Process]]:
-        """Run a scheduler and workers; yields them, the scheduler first."""
-        listening = ["--host", self.hosts["scheduler"].address, "--port", SCHEDULER_PORT, "--no-dashboard"]
-        with ExitStack() as stack:
-            line = [sys.executable, "-m", "dask", "scheduler", *listening]
-            running = [stack.enter_context(self.program("scheduler", *line, log="scheduler.log"))]
-            running += [stack.enter_context(self.worker(f"worker-{i}", **options)) for i in range(workers)]
-            yield running
+        """Run a scheduler and workers; yields them, the scheduler first.
 
-    def verb(self, *arguments: object) -> Outcome:
-        """Run a verb on the client to its end."""
-        return ended(self.hosts["client"].inside(*command(*arguments)), **self.environment)
+        Those without options go on running, for the next block that asks for the same, while none of them has ended.
+        """
+        kind = (workers, *options.items())
+        if kind != self._kind or any(process.poll() is not None for process in self._running):
+            self._cluster.close()
+            listening = [
+                "--host",
+                self.hosts["scheduler"].address,
+                "--port",
+                SCHEDULER_PORT,
+                "--no-dashboard",
+            ]
+            line = [sys.executable, "-m", "dask", "scheduler", *listening]
+            start = self._cluster.enter_context
+            self._running = [start(self.program("scheduler", *line, log="scheduler.log"))]
+            self._running += [start(self.worker(f"worker-{i}", **options)) for i in range(workers)]
+        self._kind = kind
+        try:
+            yield self._running
+        finally:
+            if options:
+                self._cluster.close()
+                self._kind = ()
+
+    def verb(self, *arguments: object, start: Start = command) -> Outcome:
+        """Run a verb on the client to its end; ``start`` makes its command line."""
+        return ended(self.hosts["client"].inside(*start(*arguments)), **self.environment)
 
     @contextmanager
-    def running(self, *arguments: object) -> Iterator[Process]:
+    def running(self, *arguments: object, start: Start = command) -> Iterator[Process]:
         """Run a verb on the client; its standard error is a pipe."""
-        line = self.hosts["client"].inside(*command(*arguments))
+        line = self.hosts["client"].inside(*start(*arguments))
         with started(line, stderr=subprocess.PIPE, **self.environment) as process:
             yield process
 

@@ -1,7 +1,7 @@
 """A proxy in front of an S3 server that injects faults: ``python -m tests.lab_proxy HOST PORT SERVER_PORT``.
 
 A line of JSON on standard input sets the faults, and releases what was held; ``null`` changes nothing. It is answered
-by the counts of requests and faults since the faults were set.
+by the counts of requests by method, of bytes of contents and of faults since the faults were set.
 """
 
 from __future__ import annotations
@@ -13,24 +13,46 @@ import re
 import socket
 import struct
 import sys
+import time
 from collections import Counter
 from dataclasses import dataclass
 
 ERROR = '<?xml version="1.0" encoding="UTF-8"?><Error><Code>{code}</Code><Message>injected</Message></Error>'
+#: Seconds for which the fault ``delay`` delays a request, and in which a bucket fills.
+DELAY, FILLED = 0.2, 0.1
+#: Bytes that pass at once.
+CHUNK = 1 << 13
 ANSWERS = {"500": ("500 Internal Server Error", "InternalError"), "503": ("503 Slow Down", "SlowDown")}
 
 
 @dataclass(frozen=True)
 class Faults:
-    """One of ``kind`` for a ``share`` of the requests: 500, 503, reset, truncate, flip (one bit of an object) or hold.
+    """One of ``kind`` for a ``share`` of the requests: 500, 503, reset, truncate, flip (one bit of an object), hold or
+    delay.
 
-    ``only`` is a pattern that ``METHOD /path?query`` must contain. The first ``after`` of such requests pass.
+    ``only`` is a pattern that ``METHOD /path?query from ADDRESS`` must contain. The first ``after`` of such requests
+    pass. Contents pass at ``rate`` bytes per second in all (``Bucket``); 0 is no limit.
     """
 
     kind: str = ""
     share: float = 1.0
     only: str = ""
     after: int = 0
+    rate: int = 0
+
+
+class Bucket:
+    """A token bucket: in any ``t`` seconds, at most ``rate * (t + FILLED)`` bytes and one chunk pass."""
+
+    def __init__(self, rate: int) -> None:
+        self._rate, self._due = rate, 0.0
+
+    async def admit(self, n_bytes: int) -> None:
+        """Wait until so many bytes may pass."""
+        if self._rate:
+            now = time.monotonic()
+            self._due = max(self._due, now - FILLED) + n_bytes / self._rate
+            await asyncio.sleep(self._due - now)
 
 
 class Proxy:
@@ -39,13 +61,14 @@ class Proxy:
     def __init__(self, server_port: int) -> None:
         self._server_port = server_port
         self._faults, self._counts, self._random = Faults(), Counter[str](), random.Random(0)
-        self._passed, self._released = 0, asyncio.Event()
+        self._passed, self._released, self._bucket = 0, asyncio.Event(), Bucket(0)
 
     def ordered(self, line: str) -> str:
         """Set the faults, and return the counts."""
         counted = json.dumps(self._counts)
         if (how := json.loads(line)) is not None:
             self._faults, self._passed = Faults(**how), 0
+            self._bucket = Bucket(self._faults.rate)
             self._counts.clear()
             self._released.set()
             self._released = asyncio.Event()
@@ -85,9 +108,14 @@ class Proxy:
             writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         body = await self._body(reader, fields)
         self._counts[method] += 1
-        fault = self._strikes(f"{method} {target}")
+        address, _ = writer.get_extra_info("peername")
+        fault = self._strikes(f"{method} {target} from {address}")
         if fault == "hold":
             await self._released.wait()
+        elif fault == "delay":
+            await asyncio.sleep(DELAY)
+        for start in range(0, len(body), CHUNK):
+            await self._admit(len(body[start : start + CHUNK]))
         if fault in ANSWERS:
             status, code = ANSWERS[fault]
             text = ERROR.format(code=code)
@@ -110,8 +138,15 @@ class Proxy:
             sock = writer.get_extra_info("socket")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             answer = b""
-        writer.write(answer)
-        await writer.drain()
+        for start in range(0, len(answer), CHUNK):
+            chunk = answer[start : start + CHUNK]
+            await self._admit(len(chunk))
+            writer.write(chunk)
+            await writer.drain()
+
+    async def _admit(self, n_bytes: int) -> None:
+        await self._bucket.admit(n_bytes)
+        self._counts["bytes"] += n_bytes
 
     async def _body(self, reader: asyncio.StreamReader, fields: list[str]) -> bytes:
         sizes = [int(field.split(":")[1]) for field in fields if field.lower().startswith("content-length:")]

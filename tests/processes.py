@@ -55,6 +55,21 @@ def held(parts: int, *arguments: object) -> list[str]:
     return [sys.executable, "-c", HELD.format(parts=parts), *map(str, arguments)]
 
 
+#: Runs a command that reads each file of its source in a task of its own, however small it is.
+SPREAD = """
+from streaming_jsmf.__main__ import main
+from streaming_jsmf.ingestion import job
+
+job.GROUP_BYTES = 1, 1
+main()
+"""
+
+
+def spread(*arguments: object) -> list[str]:
+    """A command whose ingest has a task for each file, and writes other shards than without."""
+    return [sys.executable, "-c", SPREAD, *map(str, arguments)]
+
+
 def _environment(changes: dict[str, str]) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": SOURCE, **changes}
 

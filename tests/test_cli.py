@@ -246,14 +246,14 @@ def test_info_on_a_corpus_and_on_shares_imports_neither_numba_nor_pandas(
 ) -> None:
     done("fit", corpus, tmp_path / "model", "--topics", "3", "--steps", "2", *SCAN)
     done("transform", tmp_path / "model", corpus, tmp_path / "shares")
-    for place in (corpus, tmp_path / "shares"):
-        code = f"""
+    code = f"""
 import sys
 from streaming_jsmf.cli.main import run
-assert run(["info", {str(place)!r}]) == 0
+for place in {[str(corpus), str(tmp_path / "shares")]}:
+    assert run(["info", place]) == 0
 print("imported:", *{{"numba", "pandas", "distributed"}} & sys.modules.keys())
 """
-        assert ended([sys.executable, "-c", code]).out.endswith("imported:\n")
+    assert ended([sys.executable, "-c", code]).out.endswith("imported:\n")
 
 
 def test_a_vocabulary_shorter_than_the_printed_lists(tmp_path: Path) -> None:
@@ -618,7 +618,10 @@ def require_unfinished(store: Path) -> str:
 # --- a reader that closes the output, as head does
 
 
-@pytest.mark.parametrize("both", [False, True], ids=["output", "output and messages"])
+@pytest.mark.parametrize(
+    "both",
+    [pytest.param(False, id="output", marks=pytest.mark.slow), pytest.param(True, id="output and messages")],
+)
 def test_a_closed_output_ends_a_command_whose_result_is_complete(
     both: bool, corpus_path: Path, tmp_path: Path
 ) -> None:

@@ -52,7 +52,7 @@ pytestmark = pytest.mark.cluster
 
 #: Wide factors and many partitions, so that a scan takes seconds and can be hit in the middle.
 SETTINGS = ("--max-topics", "20", "--partition-nonzeros", "1500")
-PARTITIONS = 100
+PARTITIONS = 66
 
 
 def error_of(outcome: Outcome) -> str:
@@ -95,7 +95,7 @@ def digests(store: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    counts = planted(4800, 500, 10, length=40, seed=11).counts
+    counts = planted(3200, 500, 10, length=40, seed=11).counts
     return write_corpus(tmp_path_factory.mktemp("cluster") / "corpus", counts, row_group_rows=40)
 
 
@@ -552,7 +552,8 @@ except sj.StreamingJSMFError as error:
 """
 
 
-@pytest.mark.parametrize("scheduler", ["processes", pytest.param("cluster", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduler", ["processes", "cluster"])
 def test_a_program_that_workers_cannot_import_is_the_reason(
     scheduler: str, corpus_path: Path, tmp_path: Path
 ) -> None:

@@ -32,7 +32,7 @@ from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, read_rec
 from streaming_jsmf.linalg import compiled
 from tests import outcomes
 from tests.corpora import planted, write_corpus, write_lists
-from tests.outcomes import Command, called, refused
+from tests.outcomes import Command, called, printed, refused
 from tests.processes import SOURCE, ended, finished
 from tests.readers import BY_NAME, documents
 
@@ -182,9 +182,8 @@ def test_functions_are_compiled_without_a_cache(caplog: pytest.LogCaptureFixture
     assert "NUMBA_CACHE_DIR" in record.getMessage()
 
 
-@pytest.mark.parametrize(
-    "setting", ["NUMBA_NUM_THREADS=0", pytest.param("NUMBA_DISABLE_JIT=1", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", ["NUMBA_NUM_THREADS=0", "NUMBA_DISABLE_JIT=1"])
 def test_settings_of_numba_that_leave_nothing_to_compute_with(setting: str, tmp_path: Path) -> None:
     name, value = setting.split("=")
     write_corpus(tmp_path / "c", planted(200, 30, 3).counts)
@@ -513,6 +512,17 @@ def test_a_record_removes_nothing_outside_of_its_store(tmp_path: Path) -> None:
     assert (tmp_path / "mine").is_dir()
 
 
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus and its moments."""
+    folder = tmp_path_factory.mktemp("simulated")
+    printed(
+        "simulate", folder / "c", "--documents", 40, "--vocabulary-size", 30, "--topics", 3, "--workers", 1
+    )
+    printed("scan", folder / "c", folder / "m", "--max-topics", 2, "--workers", 1)
+    return folder
+
+
 @pytest.mark.parametrize(
     ("file", "line"),
     [
@@ -526,11 +536,10 @@ def test_a_record_removes_nothing_outside_of_its_store(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("odd", ["fifo", "device"])
 def test_a_fifo_or_device_in_a_store_is_not_read(
-    file: str, line: tuple[str, ...], odd: str, tmp_path: Path, invoke: Command
+    file: str, line: tuple[str, ...], odd: str, simulated: Path, tmp_path: Path, invoke: Command
 ) -> None:
-    sizes = ("--documents", "40", "--vocabulary-size", "30", "--topics", "3", "--workers", "1")
-    assert invoke("simulate", tmp_path / "c", *sizes).code == 0
-    assert invoke("scan", tmp_path / "c", tmp_path / "m", "--max-topics", "2", "--workers", "1").code == 0
+    for name in ("c", "m"):
+        shutil.copytree(simulated / name, tmp_path / name)
     place = tmp_path / file
     place.unlink()
     if odd == "fifo":

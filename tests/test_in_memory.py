@@ -270,15 +270,17 @@ def test_texts_are_ingested_and_fitted_without_pandas(tmp_path: Path) -> None:
     finished([sys.executable, "-c", WITHOUT_PANDAS.format(source=str(tmp_path / "a.csv"), **places)])
 
 
-def test_files_with_periods_of_pandas_are_read_by_a_process_that_has_not_imported_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["a.parquet", pytest.param("b.arrow", marks=pytest.mark.slow)])
+def test_files_with_periods_of_pandas_are_read_by_a_process_that_has_not_imported_it(
+    name: str, tmp_path: Path
+) -> None:
     table = pa.table({"text": TEXTS, "m": METADATA["periods of pandas"][0]})
     pq.write_table(table, tmp_path / "a.parquet")
     pa.feather.write_feather(table, str(tmp_path / "b.arrow"))
-    for name in ("a.parquet", "b.arrow"):
-        finished(command("ingest", tmp_path / name, tmp_path / f"{name}.c"))
-        made = open_corpus(tmp_path / f"{name}.c")
-        found = pq.read_table(made.shard_path(made.shards[0])).column("m")
-        assert found[0].as_py() == datetime.datetime(1600, 2, 1)
+    finished(command("ingest", tmp_path / name, tmp_path / "c"))
+    made = open_corpus(tmp_path / "c")
+    found = pq.read_table(made.shard_path(made.shards[0])).column("m")
+    assert found[0].as_py() == datetime.datetime(1600, 2, 1)
 
 
 def test_lone_surrogates_of_texts_and_names_are_replaced(tmp_path: Path) -> None:

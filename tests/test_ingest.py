@@ -193,7 +193,7 @@ def sources(draw: st.DrawFn, suffix: str) -> list[list[Record]]:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_any_documents_equal_the_reference(
     suffix: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
@@ -207,7 +207,9 @@ def test_any_documents_equal_the_reference(
     good = [record for records in files for record in records if not record.fault]
     bags = {record.key: Counter(words_of(record.text)) for record in good}
     arguments = {"reader": "text", "options": BY_ID, "on_bad_record": "quarantine"}
-    columns = all(any(not record.fault for record in records) for records in files[:1])
+    # A file of JSON without one good line may be a damaged document, which is bad as a whole.
+    judged = files if suffix == ".jsonl" else files[:1]
+    columns = all(any(not record.fault for record in records) for records in judged)
     assume(columns and any(bags.values()))  # others have tests of their own
     corpus = make(folder / "in", folder / "out", **arguments)
     require_equal(corpus, reference(bags, Curation(**LOOSE)))
@@ -765,7 +767,7 @@ def write_lines(path: Path, lines: Sequence[str]) -> Path:
     return path
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(
     kinds=st.lists(
         st.sampled_from(["bad", "same", "empty", "one", "ant bee", "ant bee cat"]), min_size=1, max_size=25

@@ -375,7 +375,12 @@ def cut_between_batches(path: Path) -> None:
     ("step", "spoil"),
     [
         ("read", cut_between_batches),
-        *((step, spoil) for step in ("read", "write", "rewrite") for spoil in SOME),
+        *zip(("read", "write", "rewrite"), SOME, strict=True),
+        *(
+            pytest.param(step, spoil, marks=pytest.mark.slow)
+            for number, step in enumerate(("read", "write", "rewrite"))
+            for spoil in (SOME[number - 1], SOME[number - 2])
+        ),
     ],
 )
 def test_damaged_parts_of_an_interrupted_ingest_are_recomputed(

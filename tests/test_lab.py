@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 
 from tests.lab import BUCKET, KEYS, Lab, lab, missing, weed
+from tests.lab_proxy import CHUNK, FILLED
 from tests.outcomes import Outcome
-from tests.processes import PATIENCE, SOURCE, Process, command, ended, wait_for
+from tests.processes import PATIENCE, SOURCE, Process, command, ended, spread, wait_for
 from tests.verbs import RESULTS, digests, lines, texts
 
 pytestmark = [
@@ -68,7 +69,7 @@ def ran(lines: list[list[str]], place: object, verb: Callable[..., Outcome]) -> 
 @pytest.fixture(scope="module")
 def here(kernels: Path) -> Callable[..., Outcome]:
     """Runs a verb on this machine."""
-    return lambda *line: ended(command(*line), NUMBA_CACHE_DIR=str(kernels))
+    return lambda *line, start=command: ended(start(*line), NUMBA_CACHE_DIR=str(kernels))
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +78,7 @@ def local(here: Callable[..., Outcome], tmp_path_factory: pytest.TempPathFactory
     place = tmp_path_factory.mktemp("local")
     texts(place / "texts")
     ran(lines(place)[:N_FIRST], place, here)
+    ran([work("ingest", place, place)], place, lambda *line: here(*line, start=spread))
     return place
 
 
@@ -91,10 +93,12 @@ def hosts(
     request: pytest.FixtureRequest, kernels: Path, local: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Lab]:
     """A lab with an S3 server whose bucket has the texts, and below ``made`` the corpus of the local run."""
+    request.getfixturevalue("said")  # all verbs have run, so that no host compiles a function
     with lab(tmp_path_factory.mktemp("logs"), kernels) as running:
         running.store(request.param)
         running.python("-c", UPLOAD, local / "texts", f"{BUCKET}/texts")
-        running.python("-c", UPLOAD, local / "corpus", f"{BUCKET}/made/corpus")
+        for name in ("corpus", "texts"):
+            running.python("-c", UPLOAD, local / name, f"{BUCKET}/made/{name}")
         yield running
 
 
@@ -118,29 +122,73 @@ def test_every_verb_has_the_digests_of_a_local_run(said: list[str], hosts: Lab, 
 #: Share of requests that fail.
 SHARE = 0.05
 
+#: Bytes per second through a narrow link, and of an object.
+RATE, OBJECT = 400_000, 400_000
+
+#: Prints the seconds in which so many bytes are written and read.
+TRANSFER = """
+import sys, time, fsspec
+begun, files = time.monotonic(), fsspec.filesystem("s3")
+files.pipe_file(sys.argv[1], bytes(int(sys.argv[2])))
+files.cat_file(sys.argv[1])
+print(time.monotonic() - begun)
+"""
+
+#: Commands that something happens to, what they make below a place, and the stages in which they can be held.
+WORKS = {
+    "scan": ("scan {made}/corpus {}/m.zarr --max-topics 8 --partition-nonzeros 1000", "m.zarr", "sums"),
+    "ingest": (
+        "ingest {made}/texts {}/spread-corpus --min-df 1 --max-df 1.0",
+        "spread-corpus",
+        "read",
+        "write",
+    ),
+    "evaluate": ("evaluate {}/f.zarr --corpus {made}/corpus", "f.zarr/evaluation", "counts", "counts"),
+}
+
+
+def work(what: str, place: object, made: object) -> list[str]:
+    """The command line of one of ``WORKS``, whose inputs are below ``made``."""
+    return [part.replace("{}", str(place)).replace("{made}", str(made)) for part in WORKS[what][0].split()]
+
 
 class Trial:
-    """A scan of ten partitions while something fails, the row of the table about it, and the scan that completes it."""
+    """A command, mostly a scan of ten partitions, while something fails; the row of the table about it, and the command
+    that completes it.
+    """
 
-    def __init__(self, hosts: Lab, expected: dict[str, Any], fault: str) -> None:
-        self._hosts, self._expected, self._fault = hosts, expected, fault
+    def __init__(self, hosts: Lab, local: Path, fault: str, what: str = "scan") -> None:
+        self._hosts, self._fault = hosts, f"{what}: {fault}"
+        _, self._result, *self._stages = WORKS[what]
+        self._local, self._start = local, spread if what == "ingest" else command
         self.place = f"{BUCKET}/{re.sub('[^a-z0-9]+', '-', fault)}"
-        settings = ["--max-topics", "8", "--partition-nonzeros", "1000", "--scheduler"]
-        scan = ["scan", f"{BUCKET}/made/corpus", f"{self.place}/m.zarr", *settings]
-        self.line = [*scan, hosts.scheduler_address]
+        self.line = [*work(what, self.place, f"{BUCKET}/made"), "--scheduler", hosts.scheduler_address]
         hosts.faults()
         self._begun = time.monotonic()
 
     def run(self) -> Outcome:
-        return self._hosts.verb(*self.line)
+        return self._hosts.verb(*self.line, start=self._start)
 
     @contextmanager
-    def begun(self) -> Iterator[Process]:
-        """Yield the command, which cannot go on after some commits until ``go_on``."""
-        self._hosts.faults(kind="hold", only="^PUT .*/records/sums-part", after=3)
-        with self._hosts.running(*self.line) as process:
+    def running(self) -> Iterator[Process]:
+        with self._hosts.running(*self.line, start=self._start) as process:
+            yield process
+
+    @contextmanager
+    def begun(self, after: int = 3) -> Iterator[Process]:
+        """Yield the command, which cannot go on after some commits of its first stage until ``go_on``."""
+        self._hold(self._stages[0], after)
+        with self.running() as process:
             wait_for(process, lambda: self._hosts.struck() > 0)
             yield process
+
+    def go_on_until_next(self, process: Process) -> None:
+        """Let the command go on until the first commit of its next stage."""
+        self._hold(self._stages[1], 0)
+        wait_for(process, lambda: self._hosts.struck() > 0)
+
+    def _hold(self, stage: str, after: int) -> None:
+        self._hosts.faults(kind="hold", only=f"^PUT .*/records/{stage}-part", after=after)
 
     def go_on(self) -> None:
         self._hosts.faults()
@@ -150,11 +198,8 @@ class Trial:
         seconds, counts = time.monotonic() - self._begun, self._hosts.faults()
         errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
         answered = "right bits" if done.code == 0 else " ".join(errors)
-        some = (
-            f" ({counts['faults']} of {sum(counts.values()) - counts['faults']})"
-            if "faults" in counts
-            else ""
-        )
+        n_requests = sum(number for method, number in counts.items() if method.isupper())
+        some = f" ({counts['faults']} of {n_requests})" if "faults" in counts else ""
         print(f"| {self._fault}{some} | {done.code} | {seconds:.0f} s | {answered} |")
         assert done.code in codes, done.err
         assert "Traceback" not in done.err
@@ -163,7 +208,8 @@ class Trial:
             self.require_bits()
 
     def require_bits(self) -> None:
-        assert digests_of(self._hosts, self.place, "m.zarr") == self._expected
+        expected = digests(str(self._local), [self._result])
+        assert digests_of(self._hosts, self.place, self._result) == expected
 
     def complete(self) -> None:
         done = self.run()
@@ -172,9 +218,8 @@ class Trial:
 
 
 @pytest.fixture
-def trial(hosts: Lab, local: Path) -> Callable[[str], Trial]:
-    expected = digests(str(local), ["m.zarr"])
-    return lambda fault: Trial(hosts, expected, fault)
+def trial(hosts: Lab, local: Path) -> Callable[..., Trial]:
+    return lambda *names: Trial(hosts, local, *names)
 
 
 def ended_by_itself(process: Process) -> Outcome:
@@ -184,7 +229,7 @@ def ended_by_itself(process: Process) -> Outcome:
 
 @on_both
 @pytest.mark.parametrize("kind", ["500", "503", "reset", "truncate", "flip"])
-def test_a_bucket_with_faulty_answers(kind: str, hosts: Lab, trial: Callable[[str], Trial]) -> None:
+def test_a_bucket_with_faulty_answers(kind: str, hosts: Lab, trial: Callable[..., Trial]) -> None:
     of_some = trial(f"{kind} for 5 % of requests")
     with hosts.cluster():
         hosts.faults(kind=kind, share=SHARE)
@@ -194,7 +239,7 @@ def test_a_bucket_with_faulty_answers(kind: str, hosts: Lab, trial: Callable[[st
 
 @on_both
 @pytest.mark.parametrize(("who", "code"), [("worker", 0), ("scheduler", 3), ("client", -signal.SIGKILL)])
-def test_a_killed_process(who: str, code: int, hosts: Lab, trial: Callable[[str], Trial]) -> None:
+def test_a_killed_process(who: str, code: int, hosts: Lab, trial: Callable[..., Trial]) -> None:
     killed = trial(f"{who} killed")
     with hosts.cluster() as (scheduler, *workers), killed.begun() as client:
         struck = {"worker": workers[0], "scheduler": scheduler, "client": client}[who]
@@ -212,7 +257,61 @@ def test_a_killed_process(who: str, code: int, hosts: Lab, trial: Callable[[str]
             killed.complete()
 
 
-def cut(host: str, seconds: int, hosts: Lab, trial: Callable[[str], Trial]) -> None:
+@on_both
+def test_slow_narrow_and_killed(
+    hosts: Lab, trial: Callable[..., Trial], local: Path, here: Callable[..., Outcome]
+) -> None:
+    """They share a cluster, whose start takes longer than each of them."""
+    killed = [trial("a worker and then the command killed", what) for what in ("ingest", "evaluate")]
+    ran([lines(local)[N_FIRST]], local, here)
+    hosts.python("-c", UPLOAD, local / "f.zarr", f"{killed[1].place}/f.zarr")
+    ran([work("evaluate", local, local)], local, here)
+    with hosts.cluster() as (_, *workers):
+        slow(hosts, trial("a worker slow, and another stopped for a while"), workers[1])
+        narrow(hosts, [trial("a narrow link of the bucket", what) for what in ("ingest", "scan")])
+        for each, worker, after in zip(killed, workers, (1, 3), strict=False):
+            kill_both(each, worker, after)
+
+
+def slow(hosts: Lab, trial: Trial, stopped: Process) -> None:
+    """All requests of the first worker are late, and another one does nothing for some seconds."""
+    hosts.faults(kind="delay", only=f"{hosts.hosts['worker-0'].address}$")
+    with trial.running() as client:
+        wait_for(client, lambda: hosts.struck() > 0)
+        stopped.send_signal(signal.SIGSTOP)
+        time.sleep(2)
+        stopped.send_signal(signal.SIGCONT)
+        trial.require(ended_by_itself(client), {0})
+
+
+def narrow(hosts: Lab, trials: list[Trial]) -> None:
+    """The link has a token bucket, which is measured with one object."""
+    hosts.faults(rate=RATE)
+    for each in trials:
+        done = each.run()
+        assert done.code == 0, done.err
+    passed = hosts.faults(rate=RATE)["bytes"]
+    seconds = float(hosts.python("-c", TRANSFER, f"{BUCKET}/object", OBJECT))
+    assert hosts.faults()["bytes"] > 2 * OBJECT
+    assert seconds > (2 * OBJECT - CHUNK) / RATE - FILLED
+    print(f"| {passed:,} bytes at {RATE:,} per second | 0 | | |")
+    for each in trials:
+        each.require_bits()
+
+
+def kill_both(trial: Trial, worker: Process, after: int) -> None:
+    """Kill a worker, then the command; the same command has the results of a run that nothing happened to."""
+    with trial.begun(after) as client:
+        worker.kill()
+        worker.wait()
+        trial.go_on_until_next(client)
+        client.kill()
+        trial.go_on()
+        trial.require(ended_by_itself(client), {-signal.SIGKILL})
+    trial.complete()
+
+
+def cut(host: str, seconds: int, hosts: Lab, trial: Callable[..., Trial]) -> None:
     """Take the link of a host down during a scan."""
     without = trial(f"link of {host} down {seconds} s")
     with hosts.cluster():
@@ -228,13 +327,13 @@ def cut(host: str, seconds: int, hosts: Lab, trial: Callable[[str], Trial]) -> N
 
 @on_both
 @pytest.mark.parametrize("host", ["worker-0", "bucket", "client"])
-def test_a_link_that_is_down(host: str, hosts: Lab, trial: Callable[[str], Trial]) -> None:
+def test_a_link_that_is_down(host: str, hosts: Lab, trial: Callable[..., Trial]) -> None:
     cut(host, 5, hosts, trial)
 
 
 @on_seaweedfs
 @pytest.mark.parametrize("host", ["worker-1", "bucket"])
-def test_a_link_that_is_down_for_a_minute(host: str, hosts: Lab, trial: Callable[[str], Trial]) -> None:
+def test_a_link_that_is_down_for_a_minute(host: str, hosts: Lab, trial: Callable[..., Trial]) -> None:
     cut(host, 60, hosts, trial)
 
 
@@ -245,7 +344,7 @@ OTHER_NUMBA = "other/numba-0.0.1.dist-info"
 @pytest.mark.parametrize("what", ["another version", "no credentials"])
 @pytest.mark.parametrize("late", [False, True])
 def test_a_worker_that_cannot_do_the_work(
-    what: str, late: bool, hosts: Lab, trial: Callable[[str], Trial]
+    what: str, late: bool, hosts: Lab, trial: Callable[..., Trial]
 ) -> None:
     metadata = "Metadata-Version: 2.1\nName: numba\nVersion: 0.0.1\n"
     hosts.hosts["late"].run("sh", "-c", f"mkdir -p {OTHER_NUMBA}; echo '{metadata}' > {OTHER_NUMBA}/METADATA")
@@ -273,7 +372,7 @@ WAIT = (
 
 
 @on_seaweedfs
-def test_workers_without_enough_memory(hosts: Lab, trial: Callable[[str], Trial]) -> None:
+def test_workers_without_enough_memory(hosts: Lab, trial: Callable[..., Trial]) -> None:
     small = trial("workers out of memory")
     with hosts.cluster(nanny=True, limit="220MiB"):
         small.require(small.run(), {0, 2, 3})

@@ -7,6 +7,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -117,6 +118,12 @@ def _options_in(module: ast.Module) -> list[ast.Attribute]:
     return [node for node in attributes if isinstance(node.value, ast.Name) and node.value.id == "option"]
 
 
+@cache
+def _names_of_options() -> list[str]:
+    """Those named anywhere in the package."""
+    return sorted({name for module in MODULES.values() for name in _named(module)} - OF_MANY_VERBS)
+
+
 def _named(module: ast.Module) -> set[str]:
     """The names in ``option.NAME``, also in templates."""
     templates = " ".join(text for _, text in _texts(module))
@@ -174,7 +181,7 @@ OF_MANY_VERBS = {
 def test_an_option_that_a_verb_lacks_is_that_of_a_verb_that_has_it(command: Any) -> None:
     flags = {each.name: {flag for part in each.params for flag in part.opts} for each in COMMANDS}
     own = flags[command.name]
-    for name in sorted({name for module in MODULES.values() for name in _named(module)} - OF_MANY_VERBS):
+    for name in _names_of_options():
         with options_named(), taking(own):
             flag, _, verb = str(Option(name)).partition(" of ")
         assert flag in (flags[verb] if verb else own), name

@@ -273,7 +273,11 @@ SIZES = ("--sample-share", "--partition-nonzeros")
 
 @pytest.mark.parametrize(
     ("verb", "budget", "workers"),
-    [("scan", 380, 1), ("scan", 440, 3), ("scan", 520, 4), ("fit", 400, 2), ("choose-k", 500, 3)],
+    [
+        ("scan", 440, 3),
+        ("fit", 400, 2),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("scan", 380, 1), ("choose-k", 500, 3))),
+    ],
 )
 def test_what_does_not_fit_is_refused_with_what_fits(
     verb: str,

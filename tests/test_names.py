@@ -56,7 +56,6 @@ def hardest(edits: Any) -> Any:
 
 
 EDITS: dict[str, Callable[[sj.TopicModel], Any]] = {
-    "merge": lambda model: model.merge([4, 1]),
     "reduce": lambda model: model.reduce(4),
     "all": lambda model: model.edit(hardest),
     "undone": lambda model: model.edit(hardest).unhide().unmerge().label(4, None).label(3, None),
@@ -90,7 +89,7 @@ class Known:
         assert numbers == {*right} or (some and numbers)
 
 
-@pytest.fixture(params=EDITS)
+@pytest.fixture(params=["all", "undone", pytest.param("reduce", marks=pytest.mark.slow)])
 def known(made: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Known:
     folder = Path(shutil.copytree(made, tmp_path / "names"))
     # Shares tell the model by its topics, not by its place.

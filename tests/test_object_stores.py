@@ -210,8 +210,13 @@ def test_fit_behind_a_url(memory: str, corpus_path: Path) -> None:
     assert described(f"{memory}/models.moments")["complete"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+@pytest.mark.parametrize(
+    "scheduler",
+    [
+        pytest.param("processes", marks=pytest.mark.slow),
+        pytest.param("threads", marks=pytest.mark.campaign),
+    ],
+)
 def test_a_scan_on_s3_is_killed_and_resumes(
     scheduler: str, s3: str, corpus_path: Path, tmp_path: Path
 ) -> None:
@@ -712,8 +717,13 @@ def test_data_in_memory_are_next_to_the_target_for_other_machines(target: StoreP
     assert not contents(target)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("scheduler", ["processes", "cluster"])
+@pytest.mark.parametrize(
+    "scheduler",
+    [
+        pytest.param("cluster", marks=pytest.mark.slow),
+        pytest.param("processes", marks=pytest.mark.campaign),
+    ],
+)
 def test_an_ingest_on_s3_is_killed_and_resumes(scheduler: str, s3: str, texts: Path) -> None:
     root = f"{s3}/{uuid.uuid4().hex}"
     files = fsspec.filesystem("s3", use_listings_cache=False)
@@ -735,7 +745,7 @@ def test_a_source_is_planned_from_one_listing_and_one_request_for_each_file(
     s3: str, counts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(text_files, "UNIT_FILES", 9)
-    place, n = f"{s3}/{uuid.uuid4().hex}", 40
+    place, n = f"{s3}/{uuid.uuid4().hex}", 20
     texts = [" ".join(words(30)[i % 7 :: 7] * 3) + f" own{i}" for i in range(n)]
     for i, text in enumerate(texts):
         local = tmp_path / f"{i}.{kind}"

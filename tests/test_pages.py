@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import text_peers
+from benchmarks import text_peers, whole_chain
 from benchmarks.peers import tables as peer_tables
 from pipelines import (
     authors_code,
@@ -24,12 +24,14 @@ from pipelines import (
     lr_jsmf_table1,
     near_ties,
     one_pass,
+    over_complete,
     softclique,
     stod_any_k,
     stod_fig1,
     stod_fig2,
     stod_tables,
     tod_dense,
+    update_steps,
 )
 from pipelines.common import experiment, quality_tables
 from pipelines.pages import PAGES, RESULTS, unknown_numbers, with_tables
@@ -95,10 +97,13 @@ MAKERS: dict[str, Callable[[Rows], str]] = {
     **dict.fromkeys(("stod_table3_kos", "stod_table3_nips"), example_topics.table),
     "ours": lambda rows: experiment.table(rows, OURS),
     "one_pass": one_pass.table,
+    "over_complete": over_complete.table,
     "quality": quality_tables.tables,
     "peers/topics": partial(peer_tables.table, makes="topics"),
     "peers/basis": partial(peer_tables.table, makes="basis"),
+    "abstracts_peers/topics": partial(peer_tables.table, makes="topics"),
     "text_peers": text_peers.table,
+    "whole_chain": whole_chain.table,
     "later_papers": later_papers.tables,
     **dict.fromkeys(("jsmf_kos", "jsmf_baskets", "jsmf_groceries", "jsmf_ratings"), drawn),
     **dict.fromkeys(("fig4_nips", "fig4_un", "words_15000"), lr_jsmf_fig4.table),
@@ -108,6 +113,7 @@ MAKERS: dict[str, Callable[[Rows], str]] = {
     **dict.fromkeys(("stod_fig2_kos", "stod_fig2_nips"), stod_fig2.table),
     "near_ties": near_ties.table,
     "tod_dense": tod_dense.table,
+    "update_steps": update_steps.table,
     "stod_any_k": stod_any_k.tables,
     "fig4_groups": lambda rows: lr_jsmf_fig4.group_table(rows, (4, 5)),
 }

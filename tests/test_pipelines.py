@@ -25,6 +25,7 @@ from pipelines import (
     authors_code,
     jsmf_2015,
     lr_jsmf_fig4,
+    over_complete,
     quality,
     softclique,
     stale_results,
@@ -54,7 +55,7 @@ ALPHA0 = 1.5
 MIXING_STEPS = 50
 
 
-@pytest.mark.parametrize("module", [provenance, results, tables])
+@pytest.mark.parametrize("module", [provenance, pytest.param(results, marks=pytest.mark.slow), tables])
 def test_examples_hold(module: object) -> None:
     found = doctest.testmod(module)  # type: ignore[arg-type]
     assert found.attempted > 0
@@ -219,6 +220,7 @@ def test_gibbs_sampling_yields_topics_after_each_number_of_sweeps() -> None:
     assert (many.word_topic.max(axis=0) > 0.8).all()
 
 
+@pytest.mark.slow
 def test_shares_by_gibbs_sampling_predict_as_all_assignments_of_topics_do() -> None:
     """Two observed tokens have four assignments, whose posterior gives the exact probability of the others."""
     topics, prior = np.array([[0.6, 0.1], [0.3, 0.2], [0.1, 0.7]]), np.array([0.3, 0.2])
@@ -236,6 +238,7 @@ def test_shares_by_gibbs_sampling_predict_as_all_assignments_of_topics_do() -> N
     assert sampled_perplexity(completer, counts) == pytest.approx(np.exp(-np.mean(logs) / 2), rel=0.01)
 
 
+@pytest.mark.slow
 def test_sweeps_keep_all_tokens_and_find_topics() -> None:
     documents = planted(400, 60, 3, length=40, seed=6)
     counts = sparse.csr_array(documents.counts.astype(np.int32))
@@ -329,6 +332,7 @@ def explicit(counts: sparse.csr_array) -> reference_stod.Moments:
     return reference_stod.counted_moments(dense, reference_stod.tensor_weights(dense, "capped"))
 
 
+@pytest.mark.slow
 def test_products_of_tod_are_those_of_the_explicit_tensors(
     counts: sparse.csr_array, explicit: reference_stod.Moments
 ) -> None:
@@ -358,6 +362,7 @@ def test_tod_is_the_algorithm_of_the_paper(
     np.testing.assert_allclose(found.recovered.word_topic, topics[:, order], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_topics_as_printed_are_those_of_both_algorithms(counts: sparse.csr_array) -> None:
     """STOD sees the moments only in the span of the K leading eigenvectors of E2, TOD all of them."""
     dense = counts.toarray()
@@ -412,6 +417,8 @@ SCRIPTS = {
     "stod_any_k": ("stod_any_k", "", 2),
     "softclique": ("softclique", ".svg", None),
     "quality": ("quality", ".svg", 2 * sum(len(quality_tables.STEPS[name]) for name in quality.QUICK)),
+    "over_complete": ("over_complete", "", 2),
+    "update_steps": ("update_steps", "", 5 + 1),
     "later_papers": ("later_papers", "", 2 * 8 + (2 + 1) * 5 + 2 * 6),
     "coherence_repetition": ("coherence_repetition", ".svg", 2 * (len(stod_fig2.METHODS) + 1 + 4)),
 }
@@ -501,6 +508,17 @@ def check_quality(out: Path) -> None:
     assert [(row["minus"], row["seeds"]) for row in schedules] == [("polished", "2"), ("plain", "2")]
 
 
+def check_over_complete(out: Path) -> None:
+    rows = pq.read_table(out / "over_complete.parquet").to_pylist()
+    assert all(row["gated_seconds"] > row["seconds"] > 0 for row in rows)
+    assert all(row["other_perplexity"] == pytest.approx(row["usual_perplexity"], rel=0.05) for row in rows)
+    accepted = sum(row["gate"] < over_complete.GATE for row in rows)
+    [table] = tables_in(out / "over_complete.md")
+    assert (
+        sum(int(row["seeds"]) for row in table if row["gate"] == "accepted") == 2 * accepted
+    )  # of K, and of all
+
+
 def check_softclique(out: Path) -> None:
     coherence, times = tables_in(out / "softclique.md")[:2]
     assert [row["method"] for row in coherence] == ["FAW", "SC", "LR-JSMF", "random words"]
@@ -516,6 +534,7 @@ CHECKS = {
     "stod_tables": check_stod_tables,
     "softclique": check_softclique,
     "quality": check_quality,
+    "over_complete": check_over_complete,
 }
 
 
@@ -551,6 +570,14 @@ def test_a_script_that_draws_is_refused_at_once_without_matplotlib(
     done = CliRunner().invoke(script.main, [str(tmp_path / "out"), "--quick"])
     assert (done.exit_code, "matplotlib" in done.output) == (2, True)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_topic_that_no_document_uses_is_the_first_to_be_removed() -> None:
+    counts = sparse.csr_array(np.array([[5, 4, 0, 0, 0, 0], [0, 0, 4, 5, 0, 0]] * 10))
+    topics = np.kron(np.eye(3), np.full((2, 1), 0.49)) + 0.02 / 6
+    likelihood = over_complete.likelihood_without(counts, topics, np.full(3, 0.1))
+    assert likelihood.argmax() == 2
+    assert likelihood[:2].max() < likelihood[2] - 20
 
 
 def test_topics_are_matched_with_the_papers_by_their_words() -> None:

@@ -156,8 +156,7 @@ def with_callees(function: Dispatcher) -> Iterator[Dispatcher]:
 @pytest.mark.parametrize(
     ("calls", "placements"),
     [
-        (5, PLACEMENTS),
-        *(pytest.param(n, PLACEMENTS, marks=pytest.mark.slow) for n in (3, 16, 21)),
+        *(pytest.param(n, PLACEMENTS, marks=pytest.mark.slow) for n in (3, 5, 21)),
         *(pytest.param(n, 20 * PLACEMENTS, marks=pytest.mark.campaign) for n in (3, 16, 21)),
     ],
     indirect=["calls"],
@@ -237,9 +236,9 @@ EXECUTIONS = [
         pytest.param(scheduler, workers, marks=pytest.mark.slow)
         for scheduler, numbers in (
             ("synchronous", (1,)),
-            ("threads", (1, 2, 3)),
+            ("threads", (3,)),
             ("processes", (2,)),
-            ("cluster", (1, 2, 3)),
+            ("cluster", (2,)),
         )
         for workers in numbers
     ),
@@ -439,10 +438,9 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     ("draw", "schedulers"),
     [
         (0, ("threads", "synchronous")),
-        (1, ("threads", "synchronous")),
         *(
-            pytest.param(draw, ("threads", "synchronous", "processes", "cluster"), marks=pytest.mark.slow)
-            for draw in (2, 3)
+            pytest.param(draw, ("threads", "synchronous", "processes", "cluster"), marks=mark)
+            for draw, mark in ((3, pytest.mark.slow), (2, pytest.mark.campaign))
         ),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 from pathlib import Path
 from random import Random
@@ -11,16 +12,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dask.utils import parse_bytes
 
 import streaming_jsmf as sj
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.interface.plan import Sizes, plan, planned
+from streaming_jsmf.jobs.checkpoints import forget_record
 from streaming_jsmf.moments.disk import HELD_BYTES
 from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import load_block, load_partitions
 from streaming_jsmf.moments.records import DOCUMENTS, SUMS
+from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage import local
 from tests.corpora import planted, write_corpus
 from tests.outcomes import invoked, refused
@@ -196,6 +200,35 @@ def test_disk_is_said_and_compared_before_a_scan_and_an_ingest(
         line[2] = place
         refused(invoked(*line), 2, f"{place}: the ", "and 1 B are free there; free some, or give a path on")
         assert not place.exists()
+
+
+def test_disk_of_what_is_left_and_of_an_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scan that goes on needs what it has not written, and an update room beside the corpus and the moments."""
+    (tmp_path / "news").mkdir()
+    write_news(tmp_path / "news" / "a.jsonl", 200)
+    fit = ["fit", tmp_path / "news", tmp_path / "m", "--topics", 4]
+    assert invoked(*fit).code == 0
+    scan = ["scan", tmp_path / "m.corpus", tmp_path / "m.moments", "--max-topics", 4]
+    monkeypatch.setattr(local, "MUCH", -(2**40))
+    whole = said(invoked(*scan[:2], tmp_path / "other", *scan[3:]).err)
+    store = read_store(tmp_path / "m.moments")
+    forget_record(store.path, store.record_names[-1])
+    with monkeypatch.context() as full:
+        full.setattr(local.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 9, 1))
+        refused(invoked(*scan), 2, "m.moments: the scan needs about", "and 1 B are free there")
+    left = invoked(*scan)
+    assert left.code == 0
+    assert said(left.err) < whole / 2
+    write_news(tmp_path / "news" / "b.jsonl", 50)
+    monkeypatch.setattr(local.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 9, 1))
+    update = invoked("update", tmp_path / "m", tmp_path / "news")
+    refused(update, 2, "m.corpus: the update needs about", "and 1 B are free there")
+
+
+def said(err: str) -> int:
+    """The bytes that a scan says to need."""
+    [needed] = re.findall(r"the scan needs about (.+) on disk", err)
+    return parse_bytes(needed)
 
 
 #: Bytes of text, words, topics and workers of the table in docs/sizing.md.

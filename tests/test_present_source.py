@@ -116,7 +116,7 @@ CONTENTS = st.lists(
 )
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(
     contents=st.lists(CONTENTS, min_size=4, max_size=4),
     # Few contents, so that files are edited, moved, swapped and copied, together.

@@ -138,6 +138,7 @@ def test_every_part_is_drawn_without_a_fault(open_report: Open, n_topics: int) -
     assert shown.page.locator("#map svg circle").count() == n_topics
 
 
+@pytest.mark.slow
 def test_phones_and_the_dark(open_report: Open) -> None:
     shown = open_report(20, PHONE, color_scheme="dark")
     paper = shown.page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -181,6 +182,7 @@ def test_topics_are_found_and_sorted(open_report: Open) -> None:
         assert headings.nth(column).get_attribute("aria-sort")
 
 
+@pytest.mark.slow
 def test_tables_and_figures_are_saved(open_report: Open, tmp_path: Path) -> None:
     shown = open_report(20, accept_downloads=True)
 
@@ -375,6 +377,7 @@ def test_groups_without_an_order_are_bars_with_errors(open_report: Open) -> None
         assert shown.page.locator("th[data-column='trend']").count() == 0
 
 
+@pytest.mark.slow
 def test_views_of_several_columns_have_a_line_for_each_group(open_report: Open) -> None:
     contents = full_contents(20)
     years = contents.groups
@@ -405,6 +408,7 @@ def test_views_of_several_columns_have_a_line_for_each_group(open_report: Open) 
     shown.require_no_wider()
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_the_page_in_a_frame_of_its_own(open_report: Open) -> None:
     """In a page with a policy of its own, as notebook servers have; the frame's scripts run, and reach nothing."""
     frame = ShownReport(render(full_contents(20)), 700)._repr_html_()
@@ -426,6 +430,7 @@ def test_a_notebook_shows_the_page_in_a_frame_of_its_own(open_report: Open) -> N
     assert shown.page.evaluate("document.querySelector('iframe').contentDocument") is None
 
 
+@pytest.mark.slow
 def test_print_has_all_parts(open_report: Open) -> None:
     shown = open_report(20)
     shown.page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -551,6 +556,7 @@ class Numbered:
             self.is_selected(int(button.locator(".number").inner_text()))
 
 
+@pytest.mark.slow
 def test_merged_and_hidden_topics_have_their_numbers_everywhere(
     open_report: Open, edited: tuple[sj.TopicModel, Path]
 ) -> None:

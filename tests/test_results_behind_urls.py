@@ -171,7 +171,9 @@ def test_readers_see_whole_shares_or_none(
         assert bytes_at(out, tmp_path / str(left)) == bytes_at(tmp_path / name, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["s", "s.parquet", "s.zarr"])
+@pytest.mark.parametrize(
+    "name", ["s.parquet", *(pytest.param(each, marks=pytest.mark.slow) for each in ("s", "s.zarr"))]
+)
 def test_answers_are_those_of_local_shares(name: str, memory: str, local: Path) -> None:
     files = fsspec.filesystem("memory")
     for each in ("model", name, "model.corpus"):

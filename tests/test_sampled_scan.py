@@ -404,10 +404,16 @@ def by_topic(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     return counts[np.argsort(counts.argmax(axis=1), kind="stable")]
 
 
-@pytest.mark.parametrize(("passes", "largest"), [(2, 8), (3, 15)])
-@pytest.mark.parametrize("shards", [1, 12], ids=["sorted", "one label a shard"])
+@pytest.mark.parametrize(
+    ("passes", "largest", "shards"),
+    [
+        (2, 8, 1),
+        (3, 15, 12),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((2, 8, 12), (3, 15, 1))),
+    ],
+)
 def test_the_estimated_error_is_a_bound_in_any_order(
-    shards: int, passes: int, largest: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    passes: int, largest: float, shards: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if passes == 2:
         monkeypatch.setattr(eigenpairs, "SMALL_ERROR", 1.0)

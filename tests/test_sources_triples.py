@@ -100,7 +100,7 @@ def summed(rows, floats):
     }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data(), integers=st.booleans(), floats=st.booleans(), n_buckets=st.integers(1, 5))
 def test_random_triples_equal_sums_in_dictionaries(tmp_path_factory, data, integers, floats, n_buckets):
     tmp_path = tmp_path_factory.mktemp("triples")

@@ -324,6 +324,26 @@ def test_new_words_are_told(folder: Path) -> None:
     assert found["tokens_added"] == 20 * 24
 
 
+def test_words_that_fit_left_out_are_not_new(tmp_path: Path) -> None:
+    """They were in too many documents for a topic, so that the vocabulary lacks them is no sign of its age."""
+    for day in range(2):
+        common = {
+            key: (date, f"{text} war war part problems") for key, (date, text) in texts(40, day).items()
+        }
+        write_day(tmp_path / "news", day, common)
+    sj.fit(tmp_path / "news", tmp_path / "model", 3, **{**OPTIONS, "max_df": 0.5})
+    # In fewer of the new documents they would be chosen.
+    some = {key: (date, f"{text} war part") for key, (date, text) in texts(8, 2).items()}
+    write_day(tmp_path / "news", 2, {**texts(40, 3), **some})
+    outcome = called("update", tmp_path / "model", tmp_path / "news")
+    assert outcome.code == 0
+    assert "aged" not in outcome.err
+    found = sj.update(tmp_path / "model", tmp_path / "news").corpus
+    assert (found["new_words"], found["new_tokens"]) == ([], 0)
+    manifest = json.loads((tmp_path / "model.corpus" / "manifest.json").read_text())
+    assert manifest["settings"]["frequent_words"].split("\n") == ["part", "problems", "war"]
+
+
 def test_bad_records_of_an_update_are_quarantined_on_request(folder: Path) -> None:
     write_day(folder / "news", 3, texts(20, 3))
     with (folder / "news" / "day3.csv").open("a") as file:
@@ -588,11 +608,14 @@ def test_thirty_days_of_a_stream(tmp_path: Path) -> None:
             changed = max(rows) - 1
             rows[changed] = dict([*rows[changed].items()][5:])
             write_day(news, changed, rows[changed])
-        line = command("update", tmp_path / "model", news, "--json", "--quiet")
-        kills += killed_at_random(line, draw, seconds)
-        begun = time.monotonic()
-        done = ended(line)
-        seconds = time.monotonic() - begun
+        verb = ("update", tmp_path / "model", news, "--json", "--quiet")
+        kills += killed_at_random(command(*verb), draw, seconds)
+        if day == 5:
+            begun = time.monotonic()
+            done = ended(command(*verb))
+            seconds = time.monotonic() - begun
+        else:
+            done = called(*verb)
         assert done.code == 0, done.err
         out = json.loads(done.out)
         assert sorted(ids_of(tmp_path)) == sorted(key for each in rows.values() for key in each)

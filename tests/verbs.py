@@ -15,7 +15,8 @@ import fsspec
 
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.moments.store import read_store
-from streaming_jsmf.storage.paths import store_path
+from streaming_jsmf.storage.arrays import read_attributes
+from streaming_jsmf.storage.paths import group_names, store_path
 from streaming_jsmf.topics.store import read_model
 
 #: Verbs in an order in which each finds what it needs, below a place ``{}``; those of one host end with a bar.
@@ -100,6 +101,10 @@ def _digests_of(root: str, name: str) -> dict[str, Any]:
     if name in ("f.zarr", "p.zarr", "fitted", "own", "chosen/k=4", "chosen/k=6", "stod", "grown"):
         arrays = read_model(store_path(place)).arrays
         return {array: _sha256(repr(values.tolist()).encode()) for array, values in arrays.items()}
+    if name.endswith("evaluation"):
+        [counted] = group_names(store_path(place))
+        stored = read_attributes(store_path(place) / counted)
+        return {what: stored[what] for what in ("digests", "completion", "n_documents")}
     files, inner = fsspec.core.url_to_fs(place)
     found = [inner] if files.isfile(inner) else sorted(files.find(inner))
     data = {file.removeprefix(inner): files.cat_file(file).replace(root.encode(), b"PLACE") for file in found}

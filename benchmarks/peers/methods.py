@@ -212,6 +212,7 @@ METHODS: dict[str, Method] = {
     "gensim LDA 1 pass": Method("topics", gensim_lda(1), "gensim"),
     "online LDA": Method("topics", of_counts(peers.scikit_lda), "sklearn"),
     "MiniBatchNMF": Method("topics", of_counts(peers.scikit_nmf), "sklearn"),
+    "Gibbs 10": Method("topics", gibbs(10), "tomotopy"),
     "Gibbs 20": Method("topics", gibbs(20), "tomotopy"),
     "Gibbs 200": Method("topics", gibbs(200), "tomotopy"),
     "Gibbs 1000": Method("topics", gibbs(1000), "tomotopy"),

@@ -76,6 +76,7 @@ LOOKS = {
     "sequential": Look(BLUE, "s", "-."),
     "annealed": Look(GREEN, "^", "-."),
     "Gibbs": Look(SKY, "<"),
+    "Gibbs 10": Look(SKY, "<", "-."),
     "Gibbs 20": Look(SKY, "<", ":"),
     "Gibbs 200": Look(SKY, "<", "--"),
     "Gibbs 1000": Look(SKY, ">"),

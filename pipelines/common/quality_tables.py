@@ -14,7 +14,7 @@ from pipelines.common.tables import markdown, number, spread
 
 #: Method -> numbers of steps or sweeps.
 STEPS: dict[str, tuple[int, ...]] = {
-    "polished": (0, 2, 5, 10, 20, 30),
+    "polished": (0, 2, 5, 10, 16, 20, 30),
     "plain": (10, 20, 30),
     "relaxed": (10, 30),
     "drawn": (10, 30),

@@ -27,6 +27,9 @@ FEWEST_WORDS = 200
 _MIN_LENGTH = 3
 _DENSE_SCRIPTS = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]"
 
+#: Name of the rule for words in too many documents, and maximum number of these words that a corpus records.
+_TOO_FREQUENT, MOST_FREQUENT = "max_document_frequency", 1_000
+
 #: Buffer of words beyond ``vocabulary_size`` before the lowest scores are dropped.
 _SLACK = 200_000
 
@@ -82,10 +85,11 @@ def with_enough_words(
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """The kept words, in input order, and what each rule dropped."""
+    """The kept words, in input order, what each rule dropped, and the words that are in too many documents."""
 
     counts: WordCounts
     dropped: tuple[Dropped, ...]
+    frequent: tuple[str, ...] = ()
 
 
 def select_words(
@@ -119,10 +123,13 @@ def select_words(
         gone[np.argsort(-counts.tf_idf(n_documents), kind="stable")[:size]] = False
         return drop(counts, len(rules), gone)
 
-    kept: list[WordCounts] = []
+    kept, frequent = list[WordCounts](), list[WordCounts]()
     for counts in tables:
-        for number, (_, _, rule) in enumerate(rules):
-            counts = drop(counts, number, rule(counts))
+        for number, (step, _, rule) in enumerate(rules):
+            gone = rule(counts)
+            if step == _TOO_FREQUENT and gone.any():
+                frequent = [_most_frequent([*frequent, counts.take(gone)])]
+            counts = drop(counts, number, gone)
         kept.append(counts)
         if size is not None and sum(len(each.words) for each in kept) > 2 * size + _SLACK:
             kept = [best(kept)]
@@ -136,7 +143,13 @@ def select_words(
         # A minimum length of 1 drops only the empty word, which is rare.
         if step != "min_word_length" or curation.min_word_length != 1 or words[number]
     )
-    return Selection(chosen, dropped)
+    return Selection(chosen, dropped, tuple(word for each in frequent for word in each.words.to_pylist()))
+
+
+def _most_frequent(tables: Sequence[WordCounts]) -> WordCounts:
+    """The words in most documents, in order, at most ``MOST_FREQUENT``."""
+    counts = WordCounts.of_tables(tables)
+    return counts.take(np.sort(np.argsort(-counts.document_frequency, kind="stable")[:MOST_FREQUENT]))
 
 
 def match_words(tables: Iterable[WordCounts], vocabulary: Sequence[str]) -> Selection:
@@ -205,7 +218,7 @@ def _rules(n_documents: int, curation: Curation, stop_words: frozenset[str], ngr
         limit = _documents(most, n_documents, math.floor)
         none = f"in any document, as {percent(most)} of {n_documents:,} is less than one"
         reason = f"in more than {limit} document{'s' * (limit != 1)}" if limit else none
-        yield "max_document_frequency", reason, lambda counts: counts.document_frequency > limit
+        yield _TOO_FREQUENT, reason, lambda counts: counts.document_frequency > limit
 
 
 def _word_rules(curation: Curation, stop_words: frozenset[str], ngrams: bool) -> Iterator[_Rule]:

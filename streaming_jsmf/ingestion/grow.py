@@ -35,11 +35,13 @@ from streaming_jsmf.ingestion.source_files import (
     ranks,
 )
 from streaming_jsmf.ingestion.sources.listing import NoFilesError, find_files
-from streaming_jsmf.ingestion.steps import Made, run_steps
+from streaming_jsmf.ingestion.steps import Made, ingest_disk, run_steps
 from streaming_jsmf.ingestion.tokens.stop_words import LANGUAGES, NONE
+from streaming_jsmf.ingestion.word_choice import FREQUENT_WORDS
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.heads import planning
+from streaming_jsmf.storage.local import require_disk
 from streaming_jsmf.storage.lock import recover, sole_writer, work_place
 from streaming_jsmf.storage.paths import StorePath, is_url, normalize, state_of
 from streaming_jsmf.storage.replace import file_written, remove_store
@@ -95,6 +97,8 @@ def grow_corpus(
             gone = followed.vanished & (vanished != "keep")
             _require_few_gone(known, gone, vanished)
             changes = gone | followed.changed | (followed.held & (np.asarray(known.files["wanted"]) > 0))
+            units = () if plan is None else plan[0].units
+            shard_bytes = sum(shard.bytes for shard in known.corpus.shards) * bool(changes.any())
             # Of files that were swapped, others may replace documents.
             swapped = np.argsort(ranks(followed.table)) != np.argsort(ranks(known.files))
             if not (changes.any() or followed.new or again or swapped.any()):
@@ -102,9 +106,10 @@ def grow_corpus(
                 remove_store(work_place(added), ignore_errors=True)
                 return known.corpus
             known.files = followed.table
+            require_disk(place, ingest_disk(units) + shard_bytes, "the update")
             if not again:
                 lock.enter_context(sole_writer(place))
-            read = _read(plan[0], known, execution, listener) if plan is not None and plan[0].units else None
+            read = _read(plan[0], known, execution, listener) if plan is not None and units else None
             change = Revision(known, files, followed, gone, again, read)
             # Documents that lost to others which are gone.
             more = {
@@ -194,8 +199,15 @@ def _read(planned: Ingest, known: Known, execution: Execution, listener: Listene
     kinds = {**planned.known_kinds, **json.loads(known.files.schema.metadata[KINDS])}
     curation = replace(planned.curation, **rules)
     ids = "" if known.numbered else str(known.corpus.schema().field("document_id").type)
+    frequent = str(settings.get(FREQUENT_WORDS) or "")
     planned = replace(
-        planned, curation=curation, folder=folder, documents_before=before, known_kinds=kinds, ids=ids
+        planned,
+        curation=curation,
+        folder=folder,
+        documents_before=before,
+        known_kinds=kinds,
+        ids=ids,
+        left_out=frequent.split("\n") if frequent else (),
     )
     folder.start(replace=True)
     made = run_steps(planned, execution.reporting_on("ingest"), listener)

@@ -127,6 +127,7 @@ class Ingest:
     files : The files of the source.
     recorded : Whether files and documents that were read are recorded with the corpus, so that it can grow.
     documents_before : Number of documents that the corpus which grows has read; None for a new corpus.
+    left_out : Words that the corpus which grows lacks because they were in too many documents.
     columns : Metadata columns of the corpus, known after the first pass.
     repeats : Steps that list documents to leave out.
     """
@@ -148,6 +149,7 @@ class Ingest:
     files: SourceFiles = field(default=NO_FILES, repr=False)
     recorded: bool = False
     documents_before: int | None = None
+    left_out: Sequence[str] = ()
     repeats: tuple[str, ...] = ()
 
     @property
@@ -173,7 +175,7 @@ class Ingest:
     @property
     def context(self) -> Ingest:
         """What is sent to tasks."""
-        return replace(self, units=(), words=None, vocabulary=None, files=NO_FILES)
+        return replace(self, units=(), words=None, vocabulary=None, files=NO_FILES, left_out=())
 
     def vocabulary_of_source(self) -> Any:
         """The words of a source with a fixed vocabulary, an Arrow array; none of another one."""

@@ -60,7 +60,7 @@ def write_piece(ingest: Ingest, item: tuple[str, Piece]) -> Record:
 
     def fill(writer: ShardWriter) -> None:
         nonlocal documents, tokens, empty
-        ordinal, repeated = 0, list[tuple[Unit, BadRecord]]()
+        ordinal, repeated, counts = 0, list[tuple[Unit, BadRecord]](), None
         for unit, batch in piece_batches(ingest, piece):
             steps = all_steps[ordinal : ordinal + batch.n_documents]  # a view
             bags = batch.bags.mapped(new_ids)
@@ -76,6 +76,9 @@ def write_piece(ingest: Ingest, item: tuple[str, Piece]) -> Record:
             add_origins(ingest, entries[ordinal : ordinal + batch.n_documents], unit, identities)
             kept = Documents(bags, identities, _metadata(ingest, batch)).take(steps == 0)
             if kept.n_documents:
+                counts = bags.counts.dtype if counts is None else counts
+                if bags.counts.dtype != counts:
+                    raise _mixed_counts(piece, unit, bags.counts)
                 writer.write(replace(kept, bags=kept.bags.ordered()))
             ordinal += batch.n_documents
         if ordinal != piece.documents:  # a stream that is cut between batches looks complete
@@ -94,6 +97,15 @@ def write_piece(ingest: Ingest, item: tuple[str, Piece]) -> Record:
         "tokens": dict(zip(STEPS, tokens.tolist(), strict=True)),
         "empty": empty,
     }
+
+
+def _mixed_counts(piece: Piece, unit: int, counts: NDArray[Any]) -> InputError:
+    kinds = ("fractions", "whole numbers")
+    ours, theirs = kinds if counts.dtype.kind == "f" else kinds[::-1]
+    return InputError(
+        f"{dict(piece.group.numbered())[unit].path}: counts are stored as {ours}, those before them as {theirs}; store "
+        "all with the same type"
+    )
 
 
 def _repeated(

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -48,6 +47,7 @@ from streaming_jsmf.ingestion.source_files import FILES_NAME
 from streaming_jsmf.ingestion.sources.protocol import Unit, limits
 from streaming_jsmf.ingestion.sources.values import require_few
 from streaming_jsmf.ingestion.word_choice import (
+    FREQUENT_WORDS,
     choose_words,
     counts_of,
     full_forms,
@@ -59,7 +59,7 @@ from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.process_limits import PROCESS_BYTES
-from streaming_jsmf.storage.local import require_disk
+from streaming_jsmf.storage.local import bytes_in, require_disk
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.storage.replace import file_written
 from streaming_jsmf.storage.tables import write_pieces, write_table
@@ -92,8 +92,7 @@ def run_ingest(
     origin = replace(origin, settings={**(origin.settings or {}), **execution.noted})
     with planned.folder.acquire(wanted, resumable=resumable) as publish:
         if publish is not None:
-            if not (isinstance(target, Path) and planned.folder.steps_done):
-                require_disk(target, ingest_disk(planned.units), "the ingest")
+            require_disk(target, ingest_disk(planned.units) - bytes_in(planned.root), "the ingest")
             made = run_steps(planned, execution, listener)
             with publish() as place:
                 made.write(place, origin)
@@ -239,6 +238,8 @@ def _run(ingest: Ingest, executor: Executor) -> Made:
     n_unused = int((~used).sum()) if ingest.vocabulary is None else 0
     dropped = (*reading, *selection.dropped, *losses_of_writing(ingest, shards, n_unused))
     read = {**_totals_read(pieces, reading), "duplicate_documents": n_duplicates}
+    if selection.frequent:
+        read[FREQUENT_WORDS] = "\n".join(selection.frequent)
     if ingest.grows:
         read |= new_words(ingest, n_documents, counted)
     elif not used.any() and not ingest.keeps_any_document:

@@ -65,6 +65,8 @@ _SHOWN = 8
 
 #: Settings with words that the vocabulary of a growing corpus lacks, and the number of their tokens.
 NEW_WORDS, NEW_TOKENS = "new_words", "new_tokens"
+#: Setting with the words that were left out because they are in too many documents, one per line.
+FREQUENT_WORDS = "frequent_words"
 
 #: Minimum document frequency of a new word, and number of them that are recorded.
 LEAST_NEW, SHOWN_NEW = 3, 20
@@ -133,6 +135,7 @@ def _warn_of_capitals(given: WordCounts) -> None:
 def new_words(ingest: Ingest, n_documents: int, totals: Sequence[StorePath]) -> dict[str, Any]:
     """Words that the rules of the curation would choose from these documents alone, and that the vocabulary lacks.
 
+    Those of ``ingest.left_out`` were left out of it on purpose, and are not new.
     Returns settings for the manifest: ``new_words``, those in most documents first, and the ``new_tokens`` of all.
     """
     stop_words = load_stop_words(ingest.curation.stop_words)
@@ -141,7 +144,8 @@ def new_words(ingest: Ingest, n_documents: int, totals: Sequence[StorePath]) -> 
     least = max(LEAST_NEW, least_documents(ingest.curation, n_documents))
     curation = replace(ingest.curation, min_document_frequency=least, vocabulary_size=None)
     found = select_words(word_counts(ingest, totals), n_documents, curation, stop_words, ngrams=ngrams).counts
-    found = found.take(word_ids(found.words, pa.array(ingest.vocabulary, pa.string())) < 0)
+    for known in (ingest.vocabulary, ingest.left_out):
+        found = found.take(word_ids(found.words, pa.array(known, pa.string())) < 0)
     order = np.argsort(-found.document_frequency, kind="stable")[:SHOWN_NEW]
     return {
         NEW_WORDS: "\n".join(found.take(order).words.to_pylist()),

@@ -255,8 +255,10 @@ def _scan(sizes: Sizes, settings: ScanSettings, workers: int) -> tuple[StagePlan
         int(settings.third_moment),
     ]
     width = min(settings.basis_width, n_words)
-    products = 1 + (2 if settings.has_projection else 0) + settings.third_moment
-    seconds = nonzeros * products * (PASS + PASS_COLUMN * width)
+    # The power steps multiply the documents that the store holds.
+    held = nonzeros * (1 if share is None else share)
+    multiplied = (1 + settings.third_moment) * nonzeros + 2 * settings.has_projection * held
+    seconds = multiplied * (PASS + PASS_COLUMN * width)
     seconds += n_words * width * (PAIRS_COLUMN + PAIRS_COLUMNS * width)
     return StagePlan("scan", 1 + sum(later), memory, sizes.shard_bytes + peak, START + seconds), store
 

@@ -299,10 +299,9 @@ class _Updater:
     def update(self, path: StorePath) -> tuple[bool, Mapping[str, Any] | None]:
         """Update the model at ``path`` if it is of another corpus; whether it was, and what its last update changed."""
         of = self.corpus.fingerprint
-        # All arrays are verified, also if there is nothing to do.
-        made = read_model(path)
-        if made.corpora == (of,):
-            return False, made.provenance.get("update")
+        if read_model(path, ()).corpora == (of,):
+            # All arrays are verified, also if there is nothing to do.
+            return False, read_model(path).provenance.get("update")
         with wanted_model(path, {"corpus": of}, overwrite=True).writing():
             present = read_model(path)
             model, succession = Succession.between(present, self._found(present, path))

@@ -13,7 +13,7 @@ from streaming_jsmf.moments.manifest import StoreManifest
 from streaming_jsmf.moments.memory import matrix_bytes
 from streaming_jsmf.moments.stages.sums import SUMS_OF_WORDS
 from streaming_jsmf.storage.arrays import CHUNK_BYTES
-from streaming_jsmf.storage.local import require_disk
+from streaming_jsmf.storage.local import bytes_in, require_disk
 from streaming_jsmf.storage.paths import StorePath
 
 #: Bytes of the documents that a store holds relative to those of the shards that they come from, at most (measured).
@@ -72,12 +72,21 @@ def scan_disk(
 
 
 def require_scan_disk(
-    manifest: StoreManifest, path: StorePath, execution: Execution, corpus: Corpus, *, is_new: bool
+    manifest: StoreManifest,
+    path: StorePath,
+    execution: Execution,
+    corpus: Corpus,
+    before: StoreManifest | None = None,
 ) -> None:
-    """Log what a new store needs on disk; raise ``InputError`` if the disk lacks it."""
-    if is_new:
-        sizes = (manifest.sample_share, len(manifest.partitions), execution.concurrency)
-        shard_bytes = sum(shard.bytes for shard in corpus.shards)
-        require_disk(
-            path, scan_disk(manifest.n_words, manifest.scan_settings, shard_bytes, *sizes)[0], "the scan"
-        )
+    """Log what a scan has to write, beside the store ``before`` it; raise ``InputError`` if the disk lacks it."""
+    sizes = (manifest.sample_share, len(manifest.partitions), execution.concurrency)
+    shard_bytes = sum(shard.bytes for shard in corpus.shards)
+    needed, _ = scan_disk(manifest.n_words, manifest.scan_settings, shard_bytes, *sizes)
+    require_disk(path, needed - (0 if before is None else _staying_bytes(path, manifest, before)), "the scan")
+
+
+def _staying_bytes(path: StorePath, manifest: StoreManifest, before: StoreManifest) -> int:
+    """Bytes of a store that stay when it follows its corpus: its share of the partitions that the corpus still has."""
+    wanted = set(manifest.contents)
+    staying = [part.nonzeros for part in before.partitions if part.content in wanted]
+    return int(bytes_in(path) * sum(staying) / max(sum(part.nonzeros for part in before.partitions), 1))

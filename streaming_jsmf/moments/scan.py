@@ -109,7 +109,7 @@ def scan(
         planned = new_manifest(whole, settings)
     is_new = stored is None or found is Found.OTHER
     require_scan_memory(planned, path, execution, whole, is_new=is_new)
-    require_scan_disk(planned, path, execution, whole, is_new=is_new)
+    require_scan_disk(planned, path, execution, whole, None if is_new or stored is None else stored.manifest)
     with sole_writer(path):
         unusable = overwrite or not node_exists(path / RECORDS / SUMS)
         bad_input = partial(_discard_unusable, path) if unusable else None

@@ -160,10 +160,18 @@ def walk(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
     return os.walk(folder, onerror=failed)
 
 
+def bytes_in(folder: Any) -> int:
+    """Bytes of the files below a local folder; 0 of one that does not exist, or behind a URL."""
+    if not isinstance(folder, Path):
+        return 0
+    files = (Path(place, name) for place, _, names in walk(folder) for name in names)
+    return sum(found.st_size for path in files if (found := status(path)) is not None)
+
+
 def require_disk(target: Any, needed: int, what: str) -> None:
     """Log what a job needs on disk if it is much; raise ``InputError`` if the local disk of ``target`` lacks it.
 
-    How much an object store may hold is unknown.
+    ``needed`` are the bytes that it has still to write. How much an object store may hold is unknown.
     """
     from dask.utils import format_bytes  # the command line shows its help without it
 

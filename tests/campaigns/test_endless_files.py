@@ -125,9 +125,8 @@ def attack(tried: Campaign, root: Path, case: Case, kind: str) -> None:
         kept.rename(file)
 
 
-@pytest.mark.parametrize(
-    "kind", [kind if kind == "pipe" else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("place", PLACES)
 def test_endless_files_are_not_read(place: str, kind: str, tmp_path: Path, invoke: Command) -> None:
     with campaign(invoke) as tried:

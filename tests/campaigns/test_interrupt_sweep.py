@@ -48,6 +48,12 @@ SWEEPS = [
     if scheduler == "threads" or case.name in WITH_WORKERS
 ]
 
+#: What the slow run leaves out, because another case ends in the same way.
+CAMPAIGN_ONLY = {
+    *((name, "threads") for name in ("scan-third-moment", "follow-back", "polish", "evaluate")),
+    *(("ingest", "processes"), ("scan", "processes"), ("polish", "cluster"), ("evaluate", "processes")),
+}
+
 #: Interrupts per case: in the slow run, and by hand.
 FEW, MANY = 1, {"threads": 23, "processes": 10, "cluster": 10}
 
@@ -148,8 +154,15 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
-@pytest.mark.parametrize("many", FEW_AND_ALL)
-@pytest.mark.parametrize(("case", "scheduler"), SWEEPS, ids=str)
+@pytest.mark.parametrize(
+    ("case", "scheduler", "many"),
+    [
+        pytest.param(case, scheduler, *each.values, id=f"{case}-{scheduler}-{each.id}", marks=each.marks)
+        for each in FEW_AND_ALL
+        for case, scheduler in SWEEPS
+        if each.id == "all" or (case.name, scheduler) not in CAMPAIGN_ONLY
+    ],
+)
 def test_an_interrupted_command_ends_and_is_finished_by_itself(
     case: Case, scheduler: str, many: bool, served: Server
 ) -> None:

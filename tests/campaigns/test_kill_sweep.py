@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -16,19 +17,30 @@ from tests.damage import SOME
 SEED = 14
 
 #: Slow run: the last operations, random earlier ones, and second kills during the rerun; all operations by hand.
-LAST, DRAWN, TWICE = 6, 3, {False: 1, True: 3}
-#: Cases of the default run, two kills each.
-DEFAULT = ("ingest", "follow", "fit", "transform-overwrite")
+LAST, DRAWN, TWICE = 4, 2, {False: 1, True: 3}
+#: Case of the default run; others are interrupted or killed in the tests of their verbs.
+DEFAULT = "transform-overwrite"
+#: Cases that the slow run interrupts: one of each way to finish.
+INTERRUPTED = (
+    *("ingest", "simulate", "scan-third-moment", "follow", "infer", "fit-texts", "polish-overwrite"),
+    *("evaluate", "transform-zarr", "report-overwrite", "documents", "choose-k"),
+)
+#: Both tests of a case need its undisturbed run.
+EACH = [pytest.param(case, id=case.name, marks=pytest.mark.xdist_group(f"kill {case}")) for case in CASES]
 
-#: Cases whose finished results are damaged, and the one of the default run.
+#: Cases whose finished results are damaged.
 DAMAGED = ("ingest", "simulate", "transform-file", "transform-directory", "transform-zarr")
-DAMAGED_BY_DEFAULT = "transform-directory"
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with server(tmp_path_factory.mktemp("kills")) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def clean_run(served: Server) -> Callable[[Case], Undisturbed]:
+    return cache(lambda case: undisturbed(case, served))
 
 
 def named(wrong: dict[int, str], clean: Undisturbed) -> str:
@@ -44,7 +56,7 @@ def operations_tried(clean: Undisturbed, seed: str, every: bool) -> list[int]:
     return sorted(random.Random(seed).sample(others, min(DRAWN, len(others)))) + numbers[-LAST:]
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.name in DEFAULT], ids=str)
+@pytest.mark.parametrize("case", [case for case in CASES if case.name == DEFAULT], ids=str)
 def test_a_command_that_is_killed_late_is_finished_by_itself(case: Case, served: Server) -> None:
     clean = undisturbed(case, served)
     rng = random.Random(f"{SEED} {case}")
@@ -59,11 +71,11 @@ def test_a_command_that_is_killed_late_is_finished_by_itself(case: Case, served:
 
 
 @pytest.mark.parametrize("every", FEW_AND_ALL)
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", EACH)
 def test_a_command_is_finished_by_itself_wherever_it_is_killed(
-    case: Case, every: bool, served: Server
+    case: Case, every: bool, served: Server, clean_run: Callable[[Case], Undisturbed]
 ) -> None:
-    clean = undisturbed(case, served)
+    clean = clean_run(case)
     numbers = operations_tried(clean, f"{SEED} {case} some", every)
     served.place(clean.start)
     served.copies.mkdir()
@@ -83,12 +95,19 @@ def test_a_command_is_finished_by_itself_wherever_it_is_killed(
         shutil.rmtree(served.copies)
 
 
-@pytest.mark.parametrize("every", FEW_AND_ALL)
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize(
+    ("case", "every"),
+    [
+        pytest.param(*each.values, *few.values, id=f"{each.id}-{few.id}", marks=(*each.marks, *few.marks))
+        for few in FEW_AND_ALL
+        for each in EACH
+        if few.id == "all" or each.id in INTERRUPTED
+    ],
+)
 def test_a_command_that_is_interrupted_late_is_finished_by_itself(
-    case: Case, every: bool, served: Server
+    case: Case, every: bool, served: Server, clean_run: Callable[[Case], Undisturbed]
 ) -> None:
-    clean = undisturbed(case, served)
+    clean = clean_run(case)
     numbers = operations_tried(clean, f"{SEED} {case} interrupts", every)
     wrong = {}
     for number in numbers:
@@ -99,10 +118,8 @@ def test_a_command_that_is_interrupted_late_is_finished_by_itself(
     assert not any(wrong.values()), named(wrong, clean)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name if name == DAMAGED_BY_DEFAULT else pytest.param(name, marks=pytest.mark.slow) for name in DAMAGED],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DAMAGED)
 def test_a_finished_result_that_is_damaged_is_made_again(name: str, served: Server) -> None:
     [case] = [case for case in CASES if case.name == name]
     clean = undisturbed(case, served)

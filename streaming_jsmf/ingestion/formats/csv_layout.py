@@ -173,6 +173,8 @@ def dialect_of(sample: bytes, usual: Dialect, options: Any) -> Dialect:
     for delimiter, (quote, escape, blanks) in product(dict.fromkeys(delimiters), _marks(sample, options)):
         if delimiter != usual.delimiter and delimiter.encode() not in sample:
             continue
+        if not fewest:  # no other has fewer
+            break
         tried = Dialect(delimiter, quote, escape, blanks)
         shape = shape_of(sample, tried)
         splits = quote != delimiter and shape.n_fields > 1 and not shape.n_bad(sample, tried, SNIFFED)

@@ -44,8 +44,9 @@ def are_lines(start: str) -> bool:
     first, _, rest = text.partition("\n")
     first, rest = first.rstrip(), rest.lstrip(_BLANK)
     if text.startswith("["):
-        # Lists of tokens, one on each line, rather than an array of records, or several that were joined.
-        return first.endswith("]") and rest.startswith("[") and text[1:].lstrip()[:1] != "{"
+        # Lists of tokens, one on each line, or a list that is no record before objects, rather than an array of
+        # records, or several that were joined.
+        return first.endswith("]") and rest[:1] in ("[", "{") and text[1:].lstrip()[:1] != "{"
     if not text.startswith("{"):
         return True
     if not rest:

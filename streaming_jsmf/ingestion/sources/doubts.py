@@ -17,7 +17,7 @@ _SAMPLED, _FEWEST, _SHARE = 1000, 3, 10
 _OF_CP1252 = {ord(bytes([byte]).decode("cp1252", "ignore") or chr(byte)): byte for byte in range(128, 160)}
 _MARKS = "".join(map(chr, {*range(0x80, 0xC0), *_OF_CP1252}))
 _MISREAD = f"[\u00c2-\u00f4][{re.escape(_MARKS)}]"
-_WIDE = re.compile(r"\S*[^\x00-\x7f]\S*")
+_WIDE, _RUN = re.compile(r"\S*[^\x00-\x7f]\S*"), re.compile(r"[^\x00-\x7f]+")
 
 
 def _repaired(text: str) -> str | None:
@@ -29,7 +29,8 @@ def _repaired(text: str) -> str | None:
 
 
 def _misread(text: str) -> str | None:
-    if (right := _repaired(text)) is None:
+    # Most texts are none, and nearly all of their characters are ASCII.
+    if _repaired(" ".join(_RUN.findall(text))) is None or (right := _repaired(text)) is None:
         return None
     word = _WIDE.search(text)
     return f"{word[0][:40]!r} for {_repaired(word[0]) or right!r}"[:120] if word else None
