@@ -241,17 +241,20 @@ print("imported:", *{{"distributed", "xarray", "streaming_jsmf.ingestion"}} & sy
     assert ended([sys.executable, "-c", code]).out.endswith("imported:\n")
 
 
-def test_info_on_a_corpus_and_on_shares_imports_neither_numba_nor_pandas(
-    corpus: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    "arguments", ["info {corpus}", "info {shares}", "info {model}", "topics {model}", "topics {model} --csv"]
+)
+def test_a_query_of_a_store_imports_no_package_of_computations(
+    arguments: str, corpus: Path, tmp_path: Path
 ) -> None:
-    done("fit", corpus, tmp_path / "model", "--topics", "3", "--steps", "2", *SCAN)
-    done("transform", tmp_path / "model", corpus, tmp_path / "shares")
+    places = {"corpus": corpus, "model": tmp_path / "model", "shares": tmp_path / "shares"}
+    done("fit", corpus, places["model"], "--topics", "3", "--steps", "2", *SCAN)
+    done("transform", places["model"], corpus, places["shares"])
     code = f"""
 import sys
 from streaming_jsmf.cli.main import run
-for place in {[str(corpus), str(tmp_path / "shares")]}:
-    assert run(["info", place]) == 0
-print("imported:", *{{"numba", "pandas", "distributed"}} & sys.modules.keys())
+assert run({arguments.format(**places).split()}) == 0
+print("imported:", *{{"numba", "pandas", "scipy", "dask", "distributed"}} & sys.modules.keys())
 """
     assert ended([sys.executable, "-c", code]).out.endswith("imported:\n")
 

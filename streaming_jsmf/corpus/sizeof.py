@@ -1,7 +1,8 @@
 """Register the memory size of scipy sparse arrays with Dask.
 
 Dask's own ``sizeof(csr_array)`` returns 56 bytes, so that workers neither count nor spill the blocks. Dask calls
-``register_sizeof`` through the entry point ``dask.sizeof`` in every process; ``corpus.units.to_dask_array`` calls it as well.
+``register_sizeof`` through the entry point ``dask.sizeof`` in every process; ``corpus.units.to_dask_array`` calls it as
+well.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from streaming_jsmf.storage.paths import AnyPath
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+
 @dataclass(frozen=True)
 class WorkUnit:
     """One row group of one shard, with the ``path`` as the worker opens it.

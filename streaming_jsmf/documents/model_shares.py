@@ -36,8 +36,8 @@ from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters, 
 from streaming_jsmf.topics.store import AnyModel, Model, model_path
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
     import pandas as pd
+    from scipy.sparse import csr_array
 
 #: Topic shares: what ``transform`` wrote, or the table that ``TopicModel.transform`` returns.
 AnyShares: TypeAlias = "str | Path | SharesFile | pd.DataFrame"

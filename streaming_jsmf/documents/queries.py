@@ -31,8 +31,8 @@ from streaming_jsmf.storage.paths import AnyPath
 from streaming_jsmf.topics.store import AnyModel, Model
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
     import pandas as pd
+    from scipy.sparse import csr_array
 
 logger = logging.getLogger(__name__)
 

@@ -230,6 +230,8 @@ def write_part(context: PartContext, partition: Partition) -> Record:
 
 def _tables(context: PartContext, partition: Partition, totals: list[ShareTotals]) -> Iterator[Any]:
     """Yield the shares of a partition with metadata, and append their totals."""
+    from streaming_jsmf.inference.cvb0 import document_topics
+
     inputs, about, first = context.inputs, context.about, partition.first
     word_topic, prior = inputs.read("word_topic"), inputs.read("prior")
     for unit, known, tokens in inputs.blocks(partition):

@@ -41,8 +41,8 @@ from streaming_jsmf.estimators.inputs import (
     shares_of,
     temporary_directory,
 )
-from streaming_jsmf.inference.cvb0 import MAX_ITERATIONS, TOLERANCE
 from streaming_jsmf.inference.completion import Completion
+from streaming_jsmf.inference.cvb0 import MAX_ITERATIONS, TOLERANCE
 from streaming_jsmf.inference.perplexity import Completer
 from streaming_jsmf.interface.fit import DEFAULT_TOPICS
 from streaming_jsmf.jobs.cluster import address_of

@@ -37,6 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from streaming_jsmf.inference.completion import SMOOTHING
 from streaming_jsmf.linalg.compiled import (
     add,
     at_most,

@@ -46,6 +46,8 @@ SMALL_ERROR = 0.001
 PANEL_BYTES = 2**30
 #: A larger estimated error is logged as a warning, with a way to reduce it.
 LARGEST_ERROR = 0.1
+#: The row of a word in fewer documents of the sample is noise.
+FEW_DOCUMENTS = 5
 
 
 @dataclass(frozen=True)
@@ -215,6 +217,16 @@ def _eigenpairs(store: Records, corrected: CorrectedPairs, certificate: SampleCe
         {"eigenvectors": pairs.vectors, "eigenvalues": pairs.values},
         {**asdict(certificate), **_shares_hardly_seen(store)},
     )
+
+
+def hardly_seen(store: Records) -> Integers:
+    """Ids of the words in ``FEW_DOCUMENTS`` of the corpus but in fewer of the sample, by falling document frequency."""
+    if store.sample_share == 1:
+        return np.zeros(0, np.int64)
+    frequency = store.read("document_frequency")
+    in_sample = np.bincount(store.sample().indices, minlength=store.n_words)
+    few = np.flatnonzero((frequency >= FEW_DOCUMENTS) & (in_sample < FEW_DOCUMENTS))
+    return np.asarray(few[np.argsort(-frequency[few], kind="stable")])
 
 
 def _shares_hardly_seen(store: Records) -> dict[str, float]:
