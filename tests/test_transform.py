@@ -24,6 +24,7 @@ from streaming_jsmf.documents import transform_job
 from streaming_jsmf.documents.share_files import open_shares
 from streaming_jsmf.documents.transform_job import PartContext, write_part
 from streaming_jsmf.errors import SettingsMismatchError
+from streaming_jsmf.inference import cvb0
 from streaming_jsmf.inference.cvb0 import document_topics
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.topics.store import Model, read_model, write_model
@@ -219,7 +220,7 @@ def test_documents_that_did_not_converge_are_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     hasty = partial(document_topics, max_iterations=1)
-    monkeypatch.setattr(transform_job, "document_topics", hasty)
+    monkeypatch.setattr(cvb0, "document_topics", hasty)
     assert made_by(model, corpus, tmp_path / "s").about.totals.unconverged > 50
     [told] = [record for record in caplog.records if "did not converge" in record.message]
     assert told.levelname == "WARNING"
