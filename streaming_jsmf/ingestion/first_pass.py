@@ -39,6 +39,7 @@ from streaming_jsmf.ingestion.word_choice import FORMS
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.workspace import TaskFiles
+from streaming_jsmf.linalg.panels import panel_threads
 from streaming_jsmf.storage.paths import child_names
 from streaming_jsmf.storage.tables import checked, opened, own_file, write_checked, write_table
 
@@ -158,7 +159,7 @@ def read_group(ingest: Ingest, group: Group) -> Record:
     """Task: read the units of a group into pieces, in one pass."""
     files = TaskFiles(ingest.root, group.directory)
     contents, pieces = Contents(), list[Mapping[str, float]]()
-    with files.local() as directory:
+    with files.local() as directory, panel_threads(ingest.threads):
         batches = _batches(ingest, group, contents, directory)
         for first in batches:
             with closing(PieceWriter(ingest, directory / f"{len(pieces):04d}")) as writer:

@@ -130,6 +130,7 @@ class Ingest:
     left_out : Words that the corpus which grows lacks because they were in too many documents.
     columns : Metadata columns of the corpus, known after the first pass.
     repeats : Steps that list documents to leave out.
+    threads : Number of threads of a task.
     """
 
     source: Any
@@ -151,6 +152,7 @@ class Ingest:
     documents_before: int | None = None
     left_out: Sequence[str] = ()
     repeats: tuple[str, ...] = ()
+    threads: int = 1
 
     @property
     def guessed_id(self) -> str | None:
@@ -195,7 +197,7 @@ class Ingest:
 
         Items are groups, or pieces and numbers of ranges with the step.
         """
-        context = self.context
+        context = replace(self.context, threads=executor.threads_for(max(1, len(items))))
         sizes = [getattr(item[-1] if isinstance(item, tuple) else item, "size", 1) for item in items]
         job = map_job(task, context, sizes, self.folder.checkpoints(step), unit, items=items)
         run_job(job, executor)

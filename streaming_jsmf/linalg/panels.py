@@ -66,7 +66,8 @@ def panel_threads(count: int | None) -> Iterator[None]:
 def each(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     """``map`` on the threads of ``panel_threads``, if any; results are in order, so sums have the same bits.
 
-    At most one result per thread plus one is in memory.
+    The items are taken from this thread, and an error of theirs is raised after the results of those before it. At most
+    one result per thread plus one is in memory.
     """
     found = _pool.get()
     if found is None:
@@ -74,12 +75,21 @@ def each(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[
         return
     pool, threads = found
     waiting: deque[Future[Result]] = deque()
-    for item in items:
-        waiting.append(pool.submit(function, item))
+    failed: Exception | None = None
+    remaining = iter(items)
+    while failed is None:
+        try:
+            waiting.append(pool.submit(function, next(remaining)))
+        except StopIteration:
+            break
+        except Exception as error:
+            failed = error
         if len(waiting) > threads:
             yield waiting.popleft().result()
     while waiting:
         yield waiting.popleft().result()
+    if failed is not None:
+        raise failed
 
 
 def on_each(function: Callable[[Item], object], items: Iterable[Item]) -> None:

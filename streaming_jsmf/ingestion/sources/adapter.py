@@ -43,6 +43,7 @@ from streaming_jsmf.ingestion.sources.values import (
 )
 from streaming_jsmf.ingestion.tokens.split import count_codes
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, languages_of
+from streaming_jsmf.linalg.panels import each
 from streaming_jsmf.validation import is_utf8
 
 _LARGEST_ID = 2**63 - 1
@@ -171,14 +172,18 @@ class TextReader(RecordReader):
         """
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
+        # Bad records are found in the order of the file, and the tokens of several batches at the same time.
+        documents = (self._documents(records, bad) for records in self.records(unit, bad))
         with bad.unreadable_file():
-            yield from numbered((self._documents(records, bad) for records in self.records(unit, bad)), bad)
+            yield from numbered(each(lambda batch: batch(), documents), bad)
 
-    def _documents(self, records: Records, bad: BadRecords) -> Batch:
+    def _documents(self, records: Records, bad: BadRecords) -> Callable[[], Batch]:
+        """Return the function that makes a batch of the records that can be used; the others go to ``bad``."""
         kinds = [values.type for name, values in records.columns.items() if name in BAGS]
         if self.contents == BAGS[:1] and len(kinds) == len(BAGS) and all(map(is_list, kinds)):
-            return self.bags(records, bad)
-        return self._batch(*self._good(records, bad))
+            batch = self.bags(records, bad)
+            return lambda: batch
+        return partial(self._batch, *self._good(records, bad))
 
     def texts(self, unit: Unit, bad: BadRecords) -> Iterator[Any]:
         """Yield the texts alone, as Arrow arrays without nulls."""
