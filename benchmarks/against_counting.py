@@ -5,9 +5,11 @@
 Each TEXTS is a Parquet file with a column ``text``. ``CountVectorizer(stop_words="english", min_df=5, max_df=.2)`` gets
 the texts in memory, and only ``fit_transform`` is measured. Ingest, scan, inference and polish are commands with one
 worker and their defaults, each in its own process, measured from the start of the interpreter to its end; ``fit`` does
-all of it in one process; ``start`` is an interpreter that only imports. All take turns. The rows of a corpus:
+all of it in one process, with one worker and with two; ``start`` is an interpreter that only imports. All take turns.
+The rows of a corpus:
 
 - CPU seconds, and the mean load of the machine (number of running or waiting processes), as medians over the turns;
+- elapsed seconds, medians;
 - the ratio to CountVectorizer in the same turn, median;
 - CPU seconds of bare operations (``benchmarks.bare_operations``), and the ratio to them without the start, medians;
 - the largest peak memory of any turn in MB.
@@ -22,6 +24,7 @@ import multiprocessing
 import os
 import resource
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -38,11 +41,12 @@ from benchmarks.stage_times import ROOT, STAGES, Usage, measured, program, requi
 #: Commands from texts to polished topics; the last one does all of it in one process.
 SINGLE = ("ingest", "scan", "infer", "polish")
 LINES = {stage: program(*STAGES[stage]) for stage in SINGLE}
-LINES["fit"] = program("fit", "SOURCE", "fitted", "--topics", "K", "--workers", "1")
+for column, workers in (("fit", 1), ("fit, two", 2)):
+    LINES[column] = program("fit", "SOURCE", f"fitted-{workers}", "--topics", "K", "--workers", workers)
 LINES["start"] = ["-c", "from streaming_jsmf import cli, infer, ingest, polish, scan"]
 
 COUNTING = "CountVectorizer"
-COLUMNS = (COUNTING, "start", *SINGLE, "all four", "fit")
+COLUMNS = (COUNTING, "start", *SINGLE, "all four", "fit", "fit, two")
 
 Result = TypeVar("Result")
 
@@ -65,7 +69,11 @@ class Turn:
                 loads.append(os.getloadavg()[0])
             bare = alone(bare_operations, source, Path(name), topics) if tree == ROOT.resolve() else {}
         four = [usage[stage] for stage in SINGLE]
-        usage["all four"] = Usage(sum(each.cpu for each in four), max(each.memory for each in four))
+        usage["all four"] = Usage(
+            sum(each.cpu for each in four),
+            max(each.memory for each in four),
+            sum(each.seconds for each in four),
+        )
         return cls(usage, bare, fmean(loads))
 
     def ratio(self, column: str) -> float:
@@ -86,11 +94,11 @@ def count_words(source: Path) -> Usage:
     from sklearn.feature_extraction.text import CountVectorizer
 
     texts = pq.read_table(source, columns=["text"])["text"].to_pylist()
-    began = resource.getrusage(resource.RUSAGE_SELF)
+    began, started = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
     CountVectorizer(stop_words="english", min_df=5, max_df=0.2).fit_transform(texts)
     ended = resource.getrusage(resource.RUSAGE_SELF)
     cpu = ended.ru_utime - began.ru_utime + ended.ru_stime - began.ru_stime
-    return Usage(cpu, ended.ru_maxrss * 1024)
+    return Usage(cpu, ended.ru_maxrss * 1024, time.perf_counter() - started)
 
 
 def table(corpus: str, turns: Sequence[Turn]) -> list[str]:
@@ -101,6 +109,7 @@ def table(corpus: str, turns: Sequence[Turn]) -> list[str]:
 
     load = median(turn.load for turn in turns)
     seconds = {column: f"{median(turn.usage[column].cpu for turn in turns):.1f}" for column in COLUMNS}
+    elapsed = {column: f"{median(turn.usage[column].seconds for turn in turns):.1f}" for column in COLUMNS}
     ratios = {column: f"{median(turn.ratio(column) for turn in turns):.2f}" for column in COLUMNS}
     stages = turns[0].bare
     bare = {stage: f"{median(turn.bare[stage] for turn in turns):.1f}" for stage in stages}
@@ -108,6 +117,7 @@ def table(corpus: str, turns: Sequence[Turn]) -> list[str]:
     peaks = {column: f"{max(turn.usage[column].memory for turn in turns) / 1e6:,.0f}" for column in COLUMNS}
     return [
         row(f"{corpus}, load {load:.1f} | CPU s", seconds),
+        row("| s", elapsed),
         row(f"| / {COUNTING}", ratios),
         row("| bare, CPU s", bare),
         row("| / bare", above),

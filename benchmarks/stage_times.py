@@ -17,6 +17,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,27 +51,30 @@ STAGES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Usage:
-    """User and system seconds, and peak resident memory in bytes."""
+    """User and system seconds, peak resident memory in bytes, and elapsed seconds."""
 
     cpu: float
     memory: int
+    seconds: float
 
 
 def measured(tree: Path, line: Sequence[str], folder: Path) -> Usage:
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     # Installed modules are compiled once, not at every start.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    began = time.perf_counter()
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
             [sys.executable, *line], cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=errors
         )
         _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - began
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
             errors.seek(0)
             said = errors.read().decode(errors="replace")[-2000:]
             raise click.ClickException(f"{tree}: {' '.join(line)} ended with {process.returncode}: {said}")
-    return Usage(usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+    return Usage(usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, seconds)
 
 
 def program(*arguments: object) -> list[str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import math
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -30,6 +32,7 @@ from streaming_jsmf.ingestion import first_pass, job, repeats, steps
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.readers.record_files import TextSource
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
+from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.jobs.events import WHAT, StageStarted, what
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.simulation import simulate_lda
@@ -291,6 +294,40 @@ def test_the_scheduler_changes_no_byte(scheduler: str, workers: int, tmp_path: P
     other = tmp_path / "other"
     make(source, other, rules, Execution(scheduler, workers), on_bad_record="quarantine")
     assert file_bytes(tmp_path / "out") == file_bytes(other)
+
+
+@pytest.mark.parametrize("ends_early", [False, True])
+def test_threads_of_a_task_change_no_byte(
+    ends_early: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming_jsmf.ingestion.sources.protocol.limits.BATCH_BYTES", 1000)
+    lines = [json.dumps({"id": key, "text": text}) for key, text in sample(150).items()]
+    for i in (0, 13, 14, 140, 149):
+        lines[i] = f"bad {i}"
+    packed = gzip.compress("\n".join(lines).encode())
+    source = tmp_path / "in.jsonl.gz"
+    source.write_bytes(packed[:-40] if ends_early else packed)
+    readers = set()
+    plain = Tokenizer.__call__
+
+    def told(self: Tokenizer, texts: Any) -> Any:
+        readers.add(threading.current_thread().name)
+        return plain(self, texts)
+
+    monkeypatch.setattr(Tokenizer, "__call__", told)
+    rules = {**STRICT, "min_document_frequency": 1}
+    make(source, tmp_path / "one", rules, Execution("threads", 1), on_bad_record="quarantine")
+    assert len(readers) == 1
+    make(source, tmp_path / "many", rules, Execution("threads", 3), on_bad_record="quarantine")
+    assert len(readers) > 2
+    assert file_bytes(tmp_path / "many") == file_bytes(tmp_path / "one")
+    assert len(quarantined(tmp_path / "many")) >= 3 + ends_early
+    messages = set()
+    for workers in (1, 3):
+        with pytest.raises(InputError) as error:
+            make(source, tmp_path / "fails", rules, Execution("threads", workers))
+        messages.add(str(error.value))
+    assert len(messages) == 1
 
 
 @pytest.mark.usefixtures("many_groups")

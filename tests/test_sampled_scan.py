@@ -214,6 +214,11 @@ def test_panels_on_threads_come_in_order_and_raise_what_fails() -> None:
         assert all(name.startswith("panels") for name in names)
         with pytest.raises(ValueError, match="thirtieth"):
             list(each(slow_first, range(40)))
+        # What the items raise comes after the results of those before.
+        numbers = each(slow_first, (1 // (3 - i) for i in range(9)))
+        assert [next(numbers) for _ in range(3)] == [0, 0, 1]
+        with pytest.raises(ZeroDivisionError):
+            next(numbers)
     names.clear()
     assert list(each(slow_first, range(3))) == [0, 1, 2]
     assert set(names) == {threading.current_thread().name}
