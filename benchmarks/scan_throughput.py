@@ -27,6 +27,7 @@ import click
 import numpy as np
 
 from benchmarks.growth import in_place
+from benchmarks.spans import stopwatch
 from pipelines.common.options import Several
 from streaming_jsmf import Execution, ScanSettings, open_corpus, scan
 from streaming_jsmf.corpus import Corpus
@@ -39,7 +40,6 @@ from streaming_jsmf.linalg.probes import gaussian_probes
 from streaming_jsmf.linalg.sampled import BASIS_STEPS
 from streaming_jsmf.moments.partition import load_block
 from streaming_jsmf.simulation import simulate_lda
-from streaming_jsmf.timing import stopwatch
 
 
 def simulate_zipf(folder: Path, documents: int, words: int) -> None:
