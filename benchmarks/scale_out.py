@@ -50,7 +50,7 @@ from streaming_jsmf.jobs.checkpoints import Checkpoints, Committed
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.order import FoldOrder, FoldStep
 from streaming_jsmf.jobs.run import Job, Part
-from streaming_jsmf.moments.memory import held_bytes
+from streaming_jsmf.moments.needs import held_bytes
 from streaming_jsmf.moments.stages.sums import SumsReduction
 from streaming_jsmf.storage.objects import FILE_THREADS
 

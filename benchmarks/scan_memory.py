@@ -18,7 +18,7 @@ from dask.utils import format_bytes
 
 from streaming_jsmf import ScanSettings, open_corpus
 from streaming_jsmf.corpus.units import list_units, plan_partitions
-from streaming_jsmf.moments.memory import scan_memory
+from streaming_jsmf.moments.needs import scan_memory
 from streaming_jsmf.simulation import simulate_lda
 
 

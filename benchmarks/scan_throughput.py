@@ -3,8 +3,8 @@
     python -m benchmarks.scan_throughput [CORPUS] [--max-topics 50] [--shares-only]
     python -m benchmarks.scan_throughput [CORPUS] --two-workers [--share 1,0.2] [--turns 3]
 
-Shares are fractions of the CPU time of a scan with two threads, by the spans of `streaming_jsmf.timing`: `products` are
-H X and H'(H X), `other` is everything outside spans (Zarr's thread, planning, imports). The kernel is scipy's H'(H X)
+Shares are fractions of the CPU time of a scan with two threads, by the parts of `benchmarks.spans`: `products` are
+H X and H'(H X), `other` is everything outside of them (Zarr's thread, planning, imports). The kernel is scipy's H'(H X)
 in float32 on the same partitions in memory, as often as a scan of all documents multiplies. Without CORPUS a Zipf
 corpus is simulated. Compare ratios of one run.
 
@@ -27,6 +27,7 @@ import click
 import numpy as np
 
 from benchmarks.growth import in_place
+from benchmarks.spans import stopwatch
 from pipelines.common.options import Several
 from streaming_jsmf import Execution, ScanSettings, open_corpus, scan
 from streaming_jsmf.corpus import Corpus
@@ -39,7 +40,6 @@ from streaming_jsmf.linalg.probes import gaussian_probes
 from streaming_jsmf.linalg.sampled import BASIS_STEPS
 from streaming_jsmf.moments.partition import load_block
 from streaming_jsmf.simulation import simulate_lda
-from streaming_jsmf.timing import stopwatch
 
 
 def simulate_zipf(folder: Path, documents: int, words: int) -> None:

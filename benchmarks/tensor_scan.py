@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from benchmarks.spans import stopwatch
 from pipelines.common.bags import read_counts
 from pipelines.common.tod import DocumentMoments, seconds_a_pass
 from streaming_jsmf.config import ScanSettings, StodSettings
@@ -43,7 +44,6 @@ from streaming_jsmf.moments.partition import iter_shares
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.simulation import simulate_lda
-from streaming_jsmf.timing import stopwatch
 
 REPEATS = 5
 ROUNDS = 5

@@ -61,8 +61,8 @@ from streaming_jsmf.reporting.plots import plot_correlations as plot_correlation
 from streaming_jsmf.reporting.plots import plot_documents as plot_documents
 from streaming_jsmf.reporting.plots import plot_map as plot_map
 from streaming_jsmf.reporting.plots import plot_over_time as plot_over_time
+from streaming_jsmf.reporting.plots import plot_quality as plot_quality
 from streaming_jsmf.reporting.plots import plot_topics as plot_topics
-from streaming_jsmf.reporting.quality import plot_quality as plot_quality
 from streaming_jsmf.reporting.report import ShownReport
 from streaming_jsmf.storage.paths import AnyPath, StorePath
 from streaming_jsmf.topics.requirements import EngineSettings

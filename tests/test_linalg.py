@@ -38,7 +38,7 @@ from streaming_jsmf.linalg.tensor import (
     packed_size,
     tensor_sums,
 )
-from streaming_jsmf.moments.memory import tensor_bytes
+from streaming_jsmf.moments.needs import tensor_bytes
 from tests import reference, reference_stod
 from tests.corpora import planted
 

@@ -42,9 +42,9 @@ from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.interface.infer import infer
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg import csr, eigen
-from streaming_jsmf.moments import memory as planning
+from streaming_jsmf.moments import needs as planning
 from streaming_jsmf.moments.manifest import new_manifest
-from streaming_jsmf.moments.memory import scan_memory
+from streaming_jsmf.moments.needs import scan_memory
 from streaming_jsmf.moments.partition import load_partition
 from streaming_jsmf.moments.select import select_partitions
 from streaming_jsmf.moments.stages import cooccurrence as stage_module

@@ -13,9 +13,7 @@ import struct
 import subprocess
 import sys
 import termios
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +24,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streaming_jsmf import timing
 from streaming_jsmf.cli.log_json import JsonLog
 from streaming_jsmf.cli.main import OneLine
 from streaming_jsmf.config import IngestRequest
@@ -53,7 +50,6 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.run import map_job, run_job
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.results import package_versions
-from streaming_jsmf.timing import span, stopwatch
 from tests.corpora import file_bytes, planted, write_corpus, write_texts
 from tests.outcomes import Command, invoked, refused
 from tests.processes import PATIENCE, command, ended, finished, held, killed, started, wait_for
@@ -621,64 +617,3 @@ def test_words_of_a_corpus_give_no_orders(hostile: Path, tmp_path: Path, invoke:
         assert said.code == 0, said.err
     assert said.out != listed.out
     assert json.loads(said.out) == json.loads(listed.out)
-
-
-# -- Spans of time: exclusive, of all threads, and nothing while nobody measures --
-
-
-class ThreadClock:
-    """Processor time as the test says it: a second of work is a second of this thread and of no other."""
-
-    def __init__(self) -> None:
-        self._own = threading.local()
-
-    def thread_time(self) -> float:
-        return getattr(self._own, "seconds", 0.0)
-
-    def work(self, seconds: float) -> None:
-        self._own.seconds = self.thread_time() + seconds
-
-
-@pytest.fixture
-def thread_clock(monkeypatch: pytest.MonkeyPatch) -> ThreadClock:
-    thread_clock = ThreadClock()
-    monkeypatch.setattr(timing, "time", thread_clock)
-    return thread_clock
-
-
-def nested(thread_clock: ThreadClock) -> None:
-    with span("outer"):
-        thread_clock.work(2)
-        with span("inner"):
-            thread_clock.work(6)
-
-
-def test_a_span_inside_another_counts_for_itself_in_every_thread(thread_clock: ThreadClock) -> None:
-    both = threading.Barrier(2)
-
-    def work() -> None:
-        both.wait()
-        with span("around"):
-            nested(thread_clock)
-            nested(thread_clock)
-
-    with stopwatch() as watch, ThreadPoolExecutor(2) as pool:
-        for done in [pool.submit(work) for _ in range(2)]:
-            done.result()
-    assert watch.seconds == {"around": 0, "outer": 8, "inner": 24}
-
-
-def test_a_span_that_fails_is_closed(thread_clock: ThreadClock) -> None:
-    with stopwatch() as watch:
-        with pytest.raises(ValueError, match="no"), span("a"):
-            raise ValueError("no")
-        nested(thread_clock)
-    assert watch.seconds == {"a": 0, "inner": 6, "outer": 2}
-
-
-def test_nothing_is_measured_while_nobody_asks_and_only_one_may(thread_clock: ThreadClock) -> None:
-    assert span("a") is span("b")
-    with stopwatch() as watch, pytest.raises(RuntimeError, match="already"), stopwatch():
-        pass
-    nested(thread_clock)
-    assert watch.seconds == {}

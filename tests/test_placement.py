@@ -361,8 +361,8 @@ SMALL_LIMITS = {
     "config.scan.SAMPLED_DOCUMENTS": 300,
     "inference.polish.SAMPLE_NONZEROS": 4000,
     "inference.polish.DRAWN_DOCUMENTS": 100,
-    "moments.memory.BYTES_PER_NONZERO": 8000,
-    "moments.memory.held_bytes": lambda share, nonzeros: int(16_000 * (share or 0) * nonzeros),
+    "moments.needs.BYTES_PER_NONZERO": 8000,
+    "moments.needs.held_bytes": lambda share, nonzeros: int(16_000 * (share or 0) * nonzeros),
 }
 
 CHAIN = """

@@ -20,8 +20,7 @@ from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.interface.plan import Sizes, plan, planned
 from streaming_jsmf.jobs.checkpoints import forget_record
-from streaming_jsmf.moments.disk import HELD_BYTES
-from streaming_jsmf.moments.memory import scan_memory
+from streaming_jsmf.moments.needs import HELD_BYTES, scan_memory
 from streaming_jsmf.moments.partition import load_block, load_partitions
 from streaming_jsmf.moments.records import DOCUMENTS, SUMS
 from streaming_jsmf.moments.store import read_store

@@ -17,7 +17,7 @@ import pytest
 import streaming_jsmf as sj
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.corpus.format import open_corpus, read_manifest
-from streaming_jsmf.ingestion.formats.arrow import ARROW
+from streaming_jsmf.ingestion.formats.functions import ARROW
 from streaming_jsmf.ingestion.sources.protocol import BadRecords, Unit
 from tests.corpora import file_bytes
 from tests.sources import small

@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 from pipelines.common.matching import yy_error
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions
+from streaming_jsmf.corpus.units import Partition, iter_blocks, list_units, plan_partitions
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.checkpoints import PACKED, PartialResult
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments import memory, records
+from streaming_jsmf.moments import needs, records
 from streaming_jsmf.moments.integrity import require_intact
-from streaming_jsmf.moments.memory import Pass, scan_memory
-from streaming_jsmf.moments.partition import iter_counts
+from streaming_jsmf.moments.needs import Pass, scan_memory
 from streaming_jsmf.moments.records import Records
 from streaming_jsmf.moments.stages import STAGES
 from streaming_jsmf.moments.stages.base import Scan, Stage
@@ -62,7 +61,7 @@ class LengthReduction:
 
     def compute(self, partition: Partition) -> PartialResult:
         counts = np.zeros((self.n_words, CLASSES), dtype=np.int64)
-        for block in iter_counts(partition, self.n_words):
+        for block in iter_blocks(partition.units, self.n_words):
             documents = np.repeat(length_class(block.sum(axis=1)), np.diff(block.indptr))
             np.add.at(counts, (block.indices, documents), block.data.astype(np.int64))
         return PartialResult({"length_count": counts})
@@ -366,10 +365,10 @@ def test_the_third_moment_is_added_in_one_pass(
 def test_its_memory_is_planned(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = replace(KINDS["another stage"][0], max_topics=1)
     partitions = plan_partitions(list_units(open_corpus(folder / "a")), 2000)
-    known = memory.passes(50, settings)
+    known = needs.passes(50, settings)
     assert known.keys() | {"length"} == STAGES.keys()
     sizes = []
     for most in (10**8, 10**8 + 12_345_678):
-        monkeypatch.setattr(memory, "passes", lambda *_, most=most: {**known, "length": Pass(most)})
+        monkeypatch.setattr(needs, "passes", lambda *_, most=most: {**known, "length": Pass(most)})
         sizes.append(scan_memory(50, settings, partitions, 1))
     assert sizes[1] == sizes[0] + 12_345_678

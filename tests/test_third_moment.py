@@ -27,7 +27,7 @@ from streaming_jsmf.linalg.tensor import (
     basis_moments,
     tensor_sums,
 )
-from streaming_jsmf.moments.memory import scan_memory
+from streaming_jsmf.moments.needs import scan_memory
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.run import commit
 from streaming_jsmf.moments.stages import STAGES

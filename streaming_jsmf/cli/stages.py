@@ -236,9 +236,9 @@ def transform(model: str, source: str, out: str, **options: Any) -> dict[str, An
     from streaming_jsmf.documents.transform import transform as run
 
     made = run(model, source, out, **options)
-    totals = made.about.totals
-    documents = {"documents": totals.documents} if totals else {}
-    if totals and totals.without_known_words:
+    totals = made.about.all_totals
+    documents = {"documents": totals.documents}
+    if totals.without_known_words:
         documents["without_known_words"] = totals.without_known_words
     return {"shares": out, **documents, "topics": made.about.n_topics}
 

@@ -11,9 +11,8 @@ from typing import Any
 import click
 
 from streaming_jsmf.config import ExecutionOptions, readers_with
-from streaming_jsmf.config.fields import BASIC, Field, declared_in, moved_to
-from streaming_jsmf.config.inference import MOVED
-from streaming_jsmf.config.keywords import GROWTH, in_place_of_growth
+from streaming_jsmf.config.fields import BASIC, Field, declared_in
+from streaming_jsmf.config.keywords import in_place_of
 from streaming_jsmf.config.readers import in_place_of_read
 from streaming_jsmf.config.requests import EXECUTION
 from streaming_jsmf.display import location
@@ -86,14 +85,11 @@ class Verb(click.Command):
         except click.NoSuchOption as error:
             if error.option_name == "--read" and any(option.name == "reader" for option in self.params):
                 raise click.UsageError(_in_place_of(given), ctx) from error
-            former, names = error.option_name.strip("-").replace("-", "_"), {one.name for one in self.params}
-            if former in GROWTH and "follow" in names:
-                now = in_place_of_growth()
-            elif former in MOVED and "engine" in names:
-                now = moved_to(MOVED[former])
-            else:
-                now = ""
-            if now:
+            former, known = (
+                error.option_name.strip("-").replace("-", "_"),
+                {str(one.name) for one in self.params},
+            )
+            if now := in_place_of(former, known):
                 raise click.UsageError(f"{error.option_name} was removed; {now}", ctx) from error
             ours = SYNONYMS.get(error.option_name.lstrip("-").replace("_", "-"), ())
             found = [name for name in ours if any(name in option.opts for option in self.params)]

@@ -34,15 +34,17 @@ def require_kind(name: str, value: object, *kinds: type, advice: str = "") -> No
 
 
 #: Options of ``scan`` that earlier versions changed a store with.
-GROWTH = ("add", "changes", "merge", "rebase", "remove")
+_GROWTH = ("add", "changes", "merge", "rebase", "remove")
 
 
-def in_place_of_growth() -> str:
-    """What to do instead of the options of ``GROWTH``."""
-    return (
-        "a moments store belongs to one corpus: add or remove shards of the corpus, or ingest all documents into one, "
-        f"then scan it with {option.follow(True)}"
-    )
+def in_place_of(name: str, known: Collection[str]) -> str:
+    """What to do instead of an option that earlier versions had, if the ``known`` ones tell its verb; else empty."""
+    if name in _GROWTH and "follow" in known:
+        return (
+            "a moments store belongs to one corpus: add or remove shards of the corpus, or ingest all documents into "
+            f"one, then scan it with {option.follow(True)}"
+        )
+    return moved_to(MOVED[name]) if name in MOVED and "engine" in known else ""
 
 
 def takes(*kinds: type[Settings], without: Collection[str] = ()) -> Callable[[Function], Function]:
@@ -71,13 +73,11 @@ def takes(*kinds: type[Settings], without: Collection[str] = ()) -> Callable[[Fu
             for name in options.keys() - names.keys():
                 from difflib import get_close_matches
 
-                if name in GROWTH and "follow" in names:
-                    raise TypeError(f"{name}= was removed; {in_place_of_growth()}")
                 if name == "read" and "reader" in names:
                     now = ", ".join(each.alone for each in in_place_of_read(options[name]))
                     raise TypeError(f"read={{...}} was removed; use {now or 'keyword arguments'}")
-                if name in MOVED and "engine" in names:
-                    raise TypeError(f"{name} was removed; {moved_to(MOVED[name])}")
+                if now := in_place_of(name, names):
+                    raise TypeError(f"{name}= was removed; {now}")
                 near = get_close_matches(name, names, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
                 raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}{hint}")

@@ -62,7 +62,7 @@ from streaming_jsmf.storage.replace import (
 )
 from streaming_jsmf.storage.results import Found, Wanted
 
-#: Key of a request for what a user asked for (``ingestion.reuse``), by which requests are not compared.
+#: Key of a request for what a user asked for (``ingestion.ingest``), by which requests are not compared.
 ASKED = "asked"
 
 _ADVICE = "remove it, or choose another path"

@@ -124,8 +124,7 @@ def decimal_years(times: NDArray[Any]) -> Floats:
 
 def _kinds(shares: SharesFile, names: Sequence[str]) -> dict[str, Any]:
     """The Arrow types of columns, without dictionaries."""
-    if missing := [name for name in names if name not in shares.columns]:
-        raise InputError(f"{shares.path} has no column {missing[0]!r}; it has {', '.join(shares.columns)}")
+    shares.require_columns(names)
     first = next(iter(shares.tables([*dict.fromkeys(names)])), None)
     if first is None:
         raise InputError(f"{shares.path} has no documents; give shares of some")

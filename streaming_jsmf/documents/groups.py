@@ -267,15 +267,9 @@ class Grouping:
             if by not in shares.columns and column in shares.columns:
                 raise InputError(f"{by!r} names no period; those of dates are {', '.join(PERIODS)}")
             column, period = by, ""
-        if column not in shares.columns:
-            within = (
-                f"; a value within objects of JSON is a column if it is read with {option.metadata(column)}"
-            )
-            commas = "; a name with a comma is quoted" * any("," in name for name in shares.columns)
-            raise InputError(
-                f"{shares.path} has no column {column!r}; it has {', '.join(shares.columns)}"
-                f"{within * ('.' in column)}{commas}"
-            )
+        within = f"; a value within objects of JSON is a column if it is read with {option.metadata(column)}"
+        commas = "; a name with a comma is quoted" * any("," in name for name in shares.columns)
+        shares.require_columns([column], within * ("." in column) + commas)
         first = next(iter(shares.tables([column])), None)
         if first is None:
             return cls(column, pa.null())

@@ -159,8 +159,7 @@ def with_columns(shares: SharesFile, wanted: Literal["all"] | Sequence[str] | No
     if wanted is None and EXCERPT not in known:
         wanted = [name for name in known if name != KNOWN_TOKENS]
     chosen = [*dict.fromkeys([*(name for name in (DOCUMENT_ID, EXCERPT) if name in known), *(wanted or ())])]
-    if missing := [name for name in chosen if name not in known]:
-        raise InputError(f"{shares.path} has no column {missing[0]!r}; it has {', '.join(known)}")
+    shares.require_columns(chosen)
     return replace(shares, columns=tuple(chosen))
 
 

@@ -159,6 +159,14 @@ class SharesFile:
         """Return the path, so that opened shares can be passed as a path."""
         return str(self.path)
 
+    def require_columns(self, names: Iterable[str], hint: str = "") -> None:
+        """Raise ``InputError`` for the first of these columns that is missing."""
+        for name in names:
+            if name not in self.columns:
+                raise InputError(
+                    f"{self.path} has no column {name!r}; it has {', '.join(self.columns)}{hint}"
+                )
+
     def dense(self, columns: Sequence[str] = ()) -> Iterator[tuple[NDArray[np.float64], Any]]:
         """Yield the shares of some documents, (documents, K), and an Arrow table of ``columns``; see ``tables``."""
         for table in self.tables([*columns, *self.about.columns]):

@@ -192,7 +192,7 @@ def temporary_shares(
     if near is not None and (isinstance(near, Path) or not _can_be_written(near)):
         near, execution = None, replace(execution, scheduler=Execution.scheduler, performance_report=None)
     options = {name: value for name, value in options.items() if name not in declared(Execution)}
-    with temporary_place(near) as folder:
+    with temporary_place(near and near.parent) as folder:
         yield transform(model, source, folder / "shares.parquet", execution=execution, **options)
 
 

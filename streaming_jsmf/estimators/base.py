@@ -165,7 +165,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
                 polish = (
                     PolishSettings(self.polish_steps, seed=scan_settings.seed) if self.polish_steps else None
                 )
-                plan = TopicsPlan(lambda _: settings, polish, execution)
+                plan = TopicsPlan(settings, polish, execution)
                 self._keep(plan.model(moments, corpus, folder / "model", settings.n_topics))
         self.__dict__.pop("_rows", None)
         return self

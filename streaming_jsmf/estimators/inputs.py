@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import operator
 import os
-import uuid
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -42,7 +41,7 @@ from streaming_jsmf.storage.paths import (
     remove_trees,
     store_path,
 )
-from streaming_jsmf.storage.replace import put_files, remove_store, temporary_folder
+from streaming_jsmf.storage.replace import put_files, remove_store, temporary_place
 
 #: Arguments of scikit-learn's matrix validation.
 _MATRIX = {"accept_sparse": "csr", "ensure_non_negative": True}
@@ -342,16 +341,12 @@ def begin_rows(stack: ExitStack, store: str | Path | None, scratch: str | Path |
 @contextmanager
 def temporary_directory(scratch: str | Path | None) -> Iterator[StorePath]:
     """Yield a temporary directory in ``scratch``, a path or URL; ``InputError`` if it cannot be created."""
-    if scratch is not None and is_url(scratch):
-        place = store_path(scratch, "a directory") / f"streaming-jsmf-{uuid.uuid4().hex}"
-        try:
-            yield place
-        finally:
-            remove_trees(place)
-        return
+    parent: StorePath | None = None
+    if scratch is not None:
+        parent = store_path(scratch, "a directory") if is_url(scratch) else Path(scratch)
     with ExitStack() as held:
         try:
-            folder = held.enter_context(temporary_folder(scratch))
+            folder = held.enter_context(temporary_place(parent))
         except OSError as error:
             raise InputError(
                 f"scratch is {str(scratch)!r}, which is not writable ({error.strerror}); give another directory"

@@ -82,14 +82,9 @@ def coherence(
 
 
 def u_mass(
-    document_frequency: ArrayLike,
-    pair_counts: ArrayLike,
-    n_documents: int,
-    top_words: ArrayLike,
-    *,
-    smoothing: float = GENSIM_SMOOTHING,
+    document_frequency: ArrayLike, pair_counts: ArrayLike, n_documents: int, top_words: ArrayLike
 ) -> Floats:
-    """UMass coherence as defined by gensim: mean over pairs of log((p_ij + smoothing) / p_j), (K,).
+    """UMass coherence as defined by gensim: mean over pairs of log((p_ij + 1e-12) / p_j), (K,).
 
     As in gensim, a pair counts as 0 if its more probable word j occurs in no document. Arguments are as in ``npmi``,
     with words in descending order of probability.
@@ -102,7 +97,7 @@ def u_mass(
     [-1.3863]
     """
     given, _, together = _word_pairs(document_frequency, pair_counts, top_words, n_documents)
-    return np.asarray(np.log(ratio(together + smoothing, given, 1.0)).mean(axis=1))
+    return np.asarray(np.log(ratio(together + GENSIM_SMOOTHING, given, 1.0)).mean(axis=1))
 
 
 def _word_pairs(

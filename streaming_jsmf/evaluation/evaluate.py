@@ -35,7 +35,7 @@ from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.typing import Floats
-from streaming_jsmf.moments.select import SelectedMoments, require_parts, resampled, select_partitions
+from streaming_jsmf.moments.select import SelectedMoments, resampled, select_partitions
 from streaming_jsmf.moments.store import Moments, open_moments
 from streaming_jsmf.simulation.truth import read_truth
 from streaming_jsmf.storage.paths import StorePath
@@ -324,7 +324,6 @@ def replicas_of(
     except TypeError as error:
         raise Unavailable(f"the settings of the model are of another release ({error})") from error
     try:
-        require_parts(moments)
         drawn = (resampled(moments, seed, number) for number in range(count))
         return [
             fit_moments(sample, settings, threads=threads, listener=listener).arrays["word_topic"]

@@ -7,7 +7,6 @@ shards. The corpus is replaced in one step, so an interrupted run changes nothin
 from __future__ import annotations
 
 import json
-import logging
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -46,8 +45,6 @@ from streaming_jsmf.storage.lock import recover, sole_writer, work_place
 from streaming_jsmf.storage.paths import StorePath, is_url, normalize, state_of
 from streaming_jsmf.storage.replace import file_written, remove_store
 from streaming_jsmf.storage.tables import write_table
-
-logger = logging.getLogger(__name__)
 
 #: Share of the documents above which vanished files are refused unless their removal is asked for.
 MOST_VANISHED = 0.5

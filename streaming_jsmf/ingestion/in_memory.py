@@ -73,7 +73,9 @@ def located(source: Any, near: StorePath | None = None, *, numbered: bool = Fals
     if type(rows).__name__ == "RangeIndex" and (rows.start, rows.step) != (0, 1) and not numbered:
         source = source.set_axis(rows.to_numpy())
     with ExitStack() as held:
-        folder = held.enter_context(temporary_place(near))
+        if isinstance(near, Path):
+            near.parent.mkdir(parents=True, exist_ok=True)
+        folder = held.enter_context(temporary_place(near and near.parent))
         local = folder if isinstance(folder, Path) else held.enter_context(temporary_folder())
         if hasattr(source, "write_h5ad"):
             _write_cells(source, local / "cells.h5ad")

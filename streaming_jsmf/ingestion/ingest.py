@@ -1,25 +1,48 @@
-"""Convert a source to a corpus, unless an earlier run has made it. The bytes do not depend on the scheduler."""
+"""Convert a source to a corpus, unless an earlier run has made it. The bytes do not depend on the scheduler.
+
+A corpus is recognized by what a user asks for and the status of the files, of which none is opened; if that differs, by
+its full request, for which the source is planned.
+"""
 
 from __future__ import annotations
 
-import logging
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import INGEST_SETTINGS, IngestRequest, request_of, settings_of, takes
-from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.write import ASKED, corpus_target
-from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.in_memory import located
+from streaming_jsmf.config import (
+    AUTO,
+    BUILT_IN,
+    INGEST_SETTINGS,
+    READER_OPTIONS,
+    IngestRequest,
+    declared,
+    request_of,
+    settings_of,
+    takes,
+)
+from streaming_jsmf.corpus.format import Corpus, read_manifest
+from streaming_jsmf.corpus.write import ASKED, corpus_target, wanted_corpus
+from streaming_jsmf.errors import InputError, StreamingJSMFError
+from streaming_jsmf.fingerprint import fingerprint
+from streaming_jsmf.ingestion.in_memory import Location, located
 from streaming_jsmf.ingestion.losses import reported, shown
-from streaming_jsmf.ingestion.reuse import is_made, needs_no_other_file, what_is_asked
+from streaming_jsmf.ingestion.sources.listing import find_files
+from streaming_jsmf.ingestion.sources.protocol import PATH_OPTIONS
+from streaming_jsmf.ingestion.tokens.stop_words import LANGUAGES, NONE
 from streaming_jsmf.jobs.events import Listener, silent, stage_of
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.heads import planning
-from streaming_jsmf.storage.paths import AnyPath, StorePath, is_url, normalize
+from streaming_jsmf.storage.objects import of_each_file
+from streaming_jsmf.storage.paths import AnyPath, StorePath, is_free, is_url, normalize, state_of
+from streaming_jsmf.storage.results import package_versions
 
-logger = logging.getLogger(__name__)
+#: Of what is detected in files and texts; a change of it reads them again.
+_DETECTION = 1
+
+#: Some file systems count time in steps of up to two seconds, within which a file may change twice.
+_STEP_SECONDS = 2
 
 
 @takes(*INGEST_SETTINGS, Execution)
@@ -90,15 +113,15 @@ def ingest(
     with located(source, target if execution.elsewhere else None) as location:
         _require_outside(target, location.path if request.files is None else request.files)
         with planning(stage_of(listener, "plan", "files")):
-            asked = what_is_asked(location, request)
-            if is_made(target, asked):
+            asked = _asked(location, request)
+            if _is_made(target, asked):
                 return shown(reported(target))
             # What plans and computes takes .3 s to import.
             from streaming_jsmf.ingestion.plan import plan_ingest
             from streaming_jsmf.ingestion.steps import run_ingest
 
             planned, origin = plan_ingest(location, target, request, progress=progress)
-        if asked and needs_no_other_file(planned.source.reader):
+        if asked and _needs_no_other_file(planned.source.reader):
             origin = replace(origin, request={**origin.request, ASKED: asked})
         resumable = location.sha256 is None
         built = run_ingest(planned, origin, execution, listener, overwrite=overwrite, resumable=resumable)
@@ -115,3 +138,55 @@ def _require_outside(target: StorePath, source: str | Path) -> None:
         inside = inside and target.resolve().is_relative_to(Path(root).resolve())
     if inside:
         raise InputError(f"{target} lies inside the source {root}; choose another place for the corpus")
+
+
+def _asked(source: Location, request: IngestRequest) -> str:
+    """Fingerprint of the options and the status of all files of a source; "" if other files or code matter, too."""
+    if source.sha256 is not None or source.path.lower().endswith(".toml") or _reads_others(request):
+        return ""
+    files = [*find_files(source.path)]
+    states = dict(zip(files, of_each_file(_state, files), strict=True))
+    if not all(states.values()):
+        return ""
+    return fingerprint(
+        {
+            "version": [package_versions()["streaming-jsmf"], _DETECTION],
+            "source": normalize(source.path),
+            "files": states,
+            "request": {key: repr(value) for key, value in request.fields().items() if key != "max_dropped"},
+        }
+    )
+
+
+def _needs_no_other_file(reader: Any) -> bool:
+    """Whether documents and words are in the files alone, rather than also in lists beside them."""
+    return not {*PATH_OPTIONS} & declared(READER_OPTIONS[reader]).keys()
+
+
+def _is_made(target: StorePath, asked: str) -> bool:
+    """Whether the corpus at a target was asked for in the same way, and is intact."""
+    if not asked or is_free(target):
+        return False
+    try:
+        manifest = read_manifest(str(target))
+    except StreamingJSMFError:
+        return False  # another way finds out what is there
+    return manifest.request.get(ASKED) == asked and wanted_corpus(target, manifest.request).is_made()
+
+
+def _reads_others(request: IngestRequest) -> bool:
+    """Whether a request names files besides the source, or code."""
+    read, listed = request.options, str(request.curation.get("stop_words") or NONE).split(",")
+    named = [request.vocabulary, request.files, *(read.get(key) for key in (*PATH_OPTIONS, "function"))]
+    is_own = read.get("tokenizer") in (None, *BUILT_IN) and not isinstance(read.get("phrases"), str)
+    return any(each is not None for each in named) or not is_own or not {*listed} <= {AUTO, NONE, *LANGUAGES}
+
+
+def _state(path: str) -> list[Any] | None:
+    """Status of a file; None if it has none, or a change could leave it as it is."""
+    state = state_of(path)
+    if state is None or is_url(path):
+        return None if state is None else [*state]
+    changed = Path(path).stat().st_ctime_ns
+    is_coarse = changed % 10**9 == 0 and abs(time.time() - changed / 10**9) < _STEP_SECONDS
+    return None if is_coarse else [*state, changed]

@@ -113,7 +113,12 @@ def choose_k(
     with progress_shown(progress) as bars:
         plan = FitPlan(
             models,
-            TopicsPlan(InferSettings, PolishSettings(seed=wanted.seed), execution, combine(bars, listener)),
+            TopicsPlan(
+                InferSettings(numbers[-1]),
+                PolishSettings(seed=wanted.seed),
+                execution,
+                combine(bars, listener),
+            ),
             ScanSettings(
                 seed=wanted.seed,
                 partition_nonzeros=wanted.partition_nonzeros,

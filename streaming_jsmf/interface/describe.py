@@ -109,13 +109,12 @@ def _describe_shares(shares: SharesFile, verify: bool) -> dict[str, Any]:
     about = shares.about
     for _ in shares.tables([*shares.columns, *about.columns]) if verify else ():
         pass
-    assert about.totals is not None, "shares are written at the end"
     return {
         "kind": "shares",
         "complete": True,
-        "documents": about.totals.documents,
-        "without_known_words": about.totals.without_known_words,
-        "unconverged": about.totals.unconverged,
+        "documents": about.all_totals.documents,
+        "without_known_words": about.all_totals.without_known_words,
+        "unconverged": about.all_totals.unconverged,
         "shares_of_each": about.width,
         "columns": list(shares.columns),
     }

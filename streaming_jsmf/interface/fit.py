@@ -217,7 +217,7 @@ def fit(
         plan = FitPlan(
             models,
             TopicsPlan(
-                lambda k: replace(engine, n_topics=k),
+                engine,
                 _polish_settings(polish, engine, options),
                 settings_of("execution", Execution, execution, options),
                 combine(bars, listener),

@@ -15,8 +15,7 @@ from streaming_jsmf.corpus.bags import BATCH_NONZEROS
 from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus
 from streaming_jsmf.display import table
 from streaming_jsmf.inference.polish import SAMPLE_NONZEROS, plan_steps
-from streaming_jsmf.moments.disk import scan_disk
-from streaming_jsmf.moments.memory import scan_peak
+from streaming_jsmf.moments.needs import scan_disk, scan_peak
 from streaming_jsmf.moments.stages.cooccurrence import row_panels
 from streaming_jsmf.process_limits import PROCESS_BYTES
 from streaming_jsmf.topics.document_job import documents_peak

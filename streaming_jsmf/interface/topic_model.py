@@ -29,7 +29,6 @@ from streaming_jsmf.reporting import plots
 from streaming_jsmf.reporting.arrange import merge_nearest, stop_word_candidates, tree_of
 from streaming_jsmf.reporting.document_map import SAMPLED, document_map
 from streaming_jsmf.reporting.effects import plot_effects
-from streaming_jsmf.reporting.quality import plot_quality
 from streaming_jsmf.reporting.report import ShownReport, show
 from streaming_jsmf.reporting.topics import (
     by_share,
@@ -363,7 +362,7 @@ class TopicModel:
     plot_topics = plots.plot_topics
     plot_correlations = plots.plot_correlations
     plot_documents = plots.plot_documents
-    plot_quality = plot_quality
+    plot_quality = plots.plot_quality
 
     def plot_over_time(
         self,

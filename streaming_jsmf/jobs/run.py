@@ -22,7 +22,6 @@ from streaming_jsmf.jobs.events import Cost, Listener, PartitionCommitted, Stage
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.order import FoldOrder, FoldStep
 from streaming_jsmf.process_limits import peak_memory
-from streaming_jsmf.timing import span
 
 if TYPE_CHECKING:
     from dask._task_spec import Task
@@ -348,8 +347,7 @@ def commit_part(
         # Arrow's pool grows slightly with each partition that is read.
         pa.default_memory_pool().release_unused()
         cost = Cost(round(time.perf_counter() - started, 3), peak_memory()).fields()
-        with span("commit"):
-            checkpoints.commit_part(part.key, result, {**part.metadata, **result.note, **cost})
+        checkpoints.commit_part(part.key, result, {**part.metadata, **result.note, **cost})
     tell(_topic(checkpoints), part.key, cost)
     return part.key, cost
 
@@ -367,19 +365,15 @@ def commit_fold(checkpoints: Checkpoints, stage: Reduction, step: FoldStep, *aft
     folded, read = None, dict[str, str]()
     try:
         for key in (*step.folds, *step.parts):
-            with span("commit"):
-                taken = (
-                    checkpoints.read_fold(key)
-                    if key in step.folds
-                    else checkpoints.read_part(key, folding=True)
-                )
+            taken = (
+                checkpoints.read_fold(key) if key in step.folds else checkpoints.read_part(key, folding=True)
+            )
             with single_blas_thread():
                 folded = stage.fold(folded, taken)
             read[key] = taken.attempt
             del taken
         assert folded is not None, "a step has inputs"
-        with span("commit"):
-            checkpoints.commit_fold(step.fold, folded, step.folds, step.parts, read)
+        checkpoints.commit_fold(step.fold, folded, step.folds, step.parts, read)
     except StoreError:
         # A worker that was considered lost may have committed this or a later fold and removed the inputs.
         if not _is_done(checkpoints, step):

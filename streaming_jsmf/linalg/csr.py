@@ -14,7 +14,6 @@ from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers, Single
 from streaming_jsmf.storage.large_arrays import large_copy, large_zeros
-from streaming_jsmf.timing import span
 
 #: A document with fewer tokens has no pair of words; Eq. 1 divides by n (n - 1).
 SHORTEST_DOCUMENT = 2
@@ -170,9 +169,8 @@ def apply_gram(
     for start in chosen[::step]:
         indptr = block.indptr[start : min(start + step, chosen.stop) + 1]
         rows = inner[: indptr.size - 1]
-        with span("products"):
-            multiply_rows(indptr, block.indices, block.data, x, rows)
-            add_transposed(indptr, block.indices, block.data, rows, product)
+        multiply_rows(indptr, block.indices, block.data, x, rows)
+        add_transposed(indptr, block.indices, block.data, rows, product)
     return product
 
 

@@ -23,7 +23,6 @@ from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.csr import document_weights, multiply_rows
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.typing import FloatArray, Floats
-from streaming_jsmf.timing import span
 
 #: A document with fewer tokens has no triple of words and is excluded from all three moments.
 FEWEST_TOKENS = 3
@@ -90,15 +89,13 @@ def tensor_sums(
         product_scales = np.stack([double * n, single * n], axis=1).astype(basis.dtype)
         count_scales = np.stack([double, single, weights], axis=1)
         for rows in _blocks(shares.indptr):
-            with span("products"):
-                block = _rows(shares, rows)
-                projected = np.empty((block.shape[0], -(-width // COLUMN_STEP) * COLUMN_STEP), basis.dtype)
-                multiply_rows(block.indptr, block.indices, block.data, basis, projected)
-                # A separate function, so that the sorted nonzeros are freed when it returns.
-                _add_products(block, projected, product_scales[rows], triples, pairs)
-                counts += block.T @ count_scales[rows]
-            with span("cubes"):
-                cubes.add_cubes(projected[:, :width], cube_scales[rows])
+            block = _rows(shares, rows)
+            projected = np.empty((block.shape[0], -(-width // COLUMN_STEP) * COLUMN_STEP), basis.dtype)
+            multiply_rows(block.indptr, block.indices, block.data, basis, projected)
+            # A separate function, so that the sorted nonzeros are freed when it returns.
+            _add_products(block, projected, product_scales[rows], triples, pairs)
+            counts += block.T @ count_scales[rows]
+            cubes.add_cubes(projected[:, :width], cube_scales[rows])
     triple_counts, pair_counts, mean = (np.ascontiguousarray(column) for column in counts.T)
     vectors = (triple_counts, pair_counts, mean)
     return TensorSums(cubes.packed(), triples, pairs, *vectors, n_documents, total_weight)

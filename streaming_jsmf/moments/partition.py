@@ -17,7 +17,6 @@ from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.csr import pair_scales, row_totals, scale_rows, word_sums
 from streaming_jsmf.linalg.typing import Floats, Mask
 from streaming_jsmf.moments.manifest import StoreManifest
-from streaming_jsmf.timing import span
 
 #: Size of the buffers of a sample relative to its expected size; larger samples are copied.
 ROOM = 1.02
@@ -176,21 +175,19 @@ def iter_scaled(
 
 
 def _scaled(block: csr_array[Any], row_scale: Floats) -> csr_array[Any]:
-    with span("read"):
-        values = np.empty(block.nnz, np.float32)
-        scale_rows(block.indptr, block.data, row_scale, values)
-        return csr_array((values, block.indices, block.indptr), shape=block.shape, copy=False)
+    values = np.empty(block.nnz, np.float32)
+    scale_rows(block.indptr, block.data, row_scale, values)
+    return csr_array((values, block.indices, block.indptr), shape=block.shape, copy=False)
 
 
 def _with_scales(
     partition: Partition, n_words: int, scheme: DocumentWeights, sums: PartitionSums | None
 ) -> Iterator[tuple[csr_array[Any], Floats]]:
     """Yield the counts of each row group and the factors of its rows, and add to ``sums`` if they are given."""
-    for block in iter_counts(partition, n_words):
-        with span("read"):
-            weights, scales = pair_scales(block.indptr, block.data, scheme)
-            if sums is not None:
-                sums.append(block, weights, scales)
+    for block in iter_blocks(partition.units, n_words):
+        weights, scales = pair_scales(block.indptr, block.data, scheme)
+        if sums is not None:
+            sums.append(block, weights, scales)
         yield block, np.sqrt(scales[1])
 
 
@@ -199,18 +196,7 @@ def iter_shares(partition: Partition, n_words: int) -> Iterator[tuple[csr_array[
 
     Each is h / n (documents x words, float32 CSR) and n (documents,). Errors as in ``read_block``.
     """
-    for block in iter_counts(partition, n_words):
+    for block in iter_blocks(partition.units, n_words):
         lengths = row_totals(block.indptr, block.data)
         # Documents shorter than one token have zero weight, so clipping their length changes no result.
         yield _scaled(block, 1 / np.maximum(lengths, 1.0)), lengths
-
-
-def iter_counts(partition: Partition, n_words: int) -> Iterator[csr_array[Any]]:
-    """Yield the row groups of a partition as counts. Errors as in ``read_block``."""
-    blocks = iter_blocks(partition.units, n_words)
-    while True:
-        with span("read"):
-            block = next(blocks, None)
-        if block is None:
-            return
-        yield block

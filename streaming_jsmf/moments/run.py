@@ -37,7 +37,6 @@ from streaming_jsmf.storage.arrays import Variable, create_group, replace_attrib
 from streaming_jsmf.storage.large_arrays import large_arrays_in_files
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.storage.results import package_versions, utc_now
-from streaming_jsmf.timing import span
 
 #: Returns the partitions of a store; the first call locates them.
 Partitions: TypeAlias = Callable[[], tuple[Partition, ...]]
@@ -96,17 +95,16 @@ def _computed(
     store: Records, stage: Stage, executor: Executor, load: Partitions
 ) -> tuple[PartialResult, list[dict[str, Any]]]:
     """The final arrays of a stage, and the history of its parts."""
-    with span("finish"):
-        checkpoints, scans = store.checkpoints(stage.name), stage.scans(store)
-        history = list[dict[str, Any]]()
-        for reduction, order in scans:
-            known = discard_damaged_partials(checkpoints, order)
-            parts = _parts(store, stage, order, known, load)
-            made = run_on_partitions(Job(checkpoints, reduction, parts, order), executor, known)
-            history += checkpoints.history(order.keys, made)
-        with single_blas_thread(), panel_threads(executor.threads_here), large_arrays_in_files():
-            final = stage.final(store, (checkpoints.read_fold(order.total) for _, order in scans))
-        return final, history
+    checkpoints, scans = store.checkpoints(stage.name), stage.scans(store)
+    history = list[dict[str, Any]]()
+    for reduction, order in scans:
+        known = discard_damaged_partials(checkpoints, order)
+        parts = _parts(store, stage, order, known, load)
+        made = run_on_partitions(Job(checkpoints, reduction, parts, order), executor, known)
+        history += checkpoints.history(order.keys, made)
+    with single_blas_thread(), panel_threads(executor.threads_here), large_arrays_in_files():
+        final = stage.final(store, (checkpoints.read_fold(order.total) for _, order in scans))
+    return final, history
 
 
 def _forget(store: Records, stages: Sequence[Stage]) -> None:

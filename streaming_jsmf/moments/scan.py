@@ -16,7 +16,6 @@ from streaming_jsmf.errors import InputError, SettingsMismatchError, option
 from streaming_jsmf.jobs.checkpoints import RECORDS
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.disk import require_scan_disk
 from streaming_jsmf.moments.integrity import (
     damage,
     damage_of_record,
@@ -34,7 +33,7 @@ from streaming_jsmf.moments.manifest import (
     root_attributes,
     with_third_moment,
 )
-from streaming_jsmf.moments.memory import require_scan_memory
+from streaming_jsmf.moments.needs import require_scan_disk, require_scan_memory
 from streaming_jsmf.moments.records import SUMS, WORDS
 from streaming_jsmf.moments.run import run_stages, write_empty_store, write_words
 from streaming_jsmf.moments.store import Moments, open_moments, read_store

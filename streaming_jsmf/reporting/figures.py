@@ -53,12 +53,12 @@ def require(library: str) -> None:
 
 
 def axes_for(
-    ax: Any, number: int, figsize: tuple[float, float] | None, default: tuple[float, float], columns: int = 3
+    ax: Any, number: int, figsize: tuple[float, float] | None, default: tuple[float, float]
 ) -> tuple[Figure, list[Axes]]:
-    """The figure and ``number`` axes to draw on: those given, or new ones of a new figure in rows of ``columns``."""
+    """The figure and ``number`` axes to draw on: those given, or new ones of a new figure, three in a row."""
     require("matplotlib")
     if ax is None:
-        return _new_axes(number, figsize or default, min(number, columns))
+        return _new_axes(number, figsize or default, min(number, 3))
     given: list[Axes] = [*np.ravel(np.asarray(ax, dtype=object))]
     if figsize is not None:
         raise InputError("figsize is that of the figure of ax; give one of them")

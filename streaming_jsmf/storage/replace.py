@@ -307,16 +307,13 @@ def temporary_folder(parent: str | Path | None = None, prefix: str = "streaming-
 
 
 @contextmanager
-def temporary_place(near: StorePath | None) -> Iterator[StorePath]:
-    """Yield an empty directory or prefix next to ``near``, by default a local one, which is removed at the end."""
-    if near is None or isinstance(near, Path):
-        if near is not None:
-            near.parent.mkdir(parents=True, exist_ok=True)
-        prefix = "streaming-jsmf-" if near is None else f".{near.name}.source-"
-        with temporary_folder(near and near.parent, prefix) as folder:
+def temporary_place(parent: StorePath | None) -> Iterator[StorePath]:
+    """Yield an empty directory, or a prefix of objects, in ``parent``, by default a local one; it is removed then."""
+    if parent is None or isinstance(parent, Path):
+        with temporary_folder(parent) as folder:
             yield folder
         return
-    place = near.with_name(f".{near.name}.source-{uuid.uuid4().hex}")
+    place = parent / f"streaming-jsmf-{uuid.uuid4().hex}"
     try:
         yield place
     finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -24,11 +24,11 @@ class TopicsPlan:
 
     Attributes
     ----------
-    engine : Settings of the inference for a number of topics.
+    inferred : Settings of the inference, for any number of topics.
     polish : Settings of polish, or None for topics that are not polished.
     """
 
-    engine: Callable[[int], EngineSettings]
+    inferred: EngineSettings
     polish: PolishSettings | None
     execution: Execution
     listener: Listener = silent
@@ -39,16 +39,15 @@ class TopicsPlan:
         kind = StodSettings if model.engine == "stod" else InferSettings
         known = {name: value for name, value in model.settings.items() if name in declared(kind)}
         polish = model.settings.get("polish")
-        return cls(
-            lambda n_topics: kind(**{**known, "n_topics": n_topics}),
-            None if polish is None else PolishSettings(**polish),
-            execution,
-            listener,
-        )
+        return cls(kind(**known), None if polish is None else PolishSettings(**polish), execution, listener)
+
+    def engine(self, n_topics: int) -> EngineSettings:
+        """The settings of the inference of this number of topics."""
+        return replace(self.inferred, n_topics=n_topics)
 
     def scan_settings(self, settings: ScanSettings, n_topics: int) -> ScanSettings:
         """The settings of a scan for up to this number of topics."""
-        third_moment = settings.third_moment or isinstance(self.engine(n_topics), StodSettings)
+        third_moment = settings.third_moment or isinstance(self.inferred, StodSettings)
         return replace(settings, max_topics=n_topics, third_moment=third_moment)
 
     def described(self, n_topics: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from streaming_jsmf.errors import InputError, TooFewFactorsError, option
 from streaming_jsmf.inference.anchors import RejectedAnchorError, too_little_mass
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS
 from streaming_jsmf.linalg.typing import Integers
-from streaming_jsmf.moments.memory import matrix_bytes
+from streaming_jsmf.moments.needs import matrix_bytes
 from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.process_limits import PROCESS_BYTES, machine_memory, shortage
 from streaming_jsmf.rectification.enn import papers_rows

@@ -1,4 +1,4 @@
-"""Formats that are functions: from the path of a file to record batches of Arrow, one row a document.
+"""Formats that are functions, as that of Arrow: from the path of a file to record batches, one row a document.
 
 A function yields these columns, by name: ``text``, strings or lists of tokens; or bags of words, lists ``text`` of
 words and lists ``counts`` of the same lengths; ``document_id``, strings or integers, if there are ids; all others are
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from streaming_jsmf.corpus.metadata import registers_pandas
 from streaming_jsmf.ingestion.sources.protocol import (
     BadRecords,
     Format,
@@ -22,11 +23,13 @@ from streaming_jsmf.ingestion.sources.protocol import (
     distinct_names,
     limits,
 )
-from streaming_jsmf.ingestion.sources.streams import read_as, size_of
+from streaming_jsmf.ingestion.sources.streams import is_compressed, open_stream, read_as, size_of
 from streaming_jsmf.ingestion.sources.values import decoded
 
 #: From the path of a file to its record batches.
 Function = Callable[[str], Iterable[pa.RecordBatch]]
+
+_ARROW_FILE, _ARROW_ENDS = b"ARROW1\0\0", (b"ARROW1", b"\xff" * 4 + bytes(4))
 
 
 class FunctionFormat(Format):
@@ -65,3 +68,29 @@ class FunctionFormat(Format):
                         f"{self._name} yields {type(batch).__name__} for it; it must yield record batches of Arrow"
                     )
                 yield batch
+
+
+def _arrow(path: str) -> Iterator[pa.RecordBatch]:
+    """Yield an empty record batch of the columns, and those of a file: a stream, as of Hugging Face, or Feather."""
+    with open_stream(path) as stream:
+        in_file = stream.read(len(_ARROW_FILE)) == _ARROW_FILE  # a stream follows, and a table of its batches
+        whole = is_compressed(path)
+        if not whole:
+            stream.seek(max(0, size_of(path) - 8))
+            whole = stream.read().endswith(_ARROW_ENDS)
+    with open_stream(path) as stream, read_as("Arrow"):
+        if not whole:  # cut between two batches, perhaps
+            raise EOFError("its end mark is missing")
+        stream.read(len(_ARROW_FILE) * in_file)
+        batches = pa.ipc.open_stream(stream)
+        if not registers_pandas(batches):
+            columns = [column.combine_chunks() for column in batches.schema.empty_table().columns]
+            yield pa.record_batch(columns, schema=batches.schema)
+            for batch in batches:
+                batch.validate(full=True)  # offsets are as they are in the file
+                yield batch
+            return
+    yield from _arrow(path)
+
+
+ARROW = FunctionFormat(_arrow, "Arrow")

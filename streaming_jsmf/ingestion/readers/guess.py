@@ -33,7 +33,6 @@ from streaming_jsmf.ingestion.formats.delimited import DELIMITED
 from streaming_jsmf.ingestion.formats.json_records import JSON
 from streaming_jsmf.ingestion.readers.bag_of_words import BagSource, BasketSource
 from streaming_jsmf.ingestion.readers.counted import DocwordSource, H5adSource, MatrixMarketSource, NpzSource
-from streaming_jsmf.ingestion.readers.functions import FunctionSource
 from streaming_jsmf.ingestion.readers.probe import (
     FORMATS,
     SAMPLE,
@@ -44,7 +43,7 @@ from streaming_jsmf.ingestion.readers.probe import (
     format_of,
     suited,
 )
-from streaming_jsmf.ingestion.readers.record_files import LineSource, TextSource
+from streaming_jsmf.ingestion.readers.record_files import FunctionSource, LineSource, TextSource
 from streaming_jsmf.ingestion.readers.text_files import File, MailSource, TextFilesSource, files_in_tar
 from streaming_jsmf.ingestion.readers.triples import RatingsSource, TriplesSource
 from streaming_jsmf.ingestion.sources.listing import files_for, inside, is_about, is_word_list, list_files

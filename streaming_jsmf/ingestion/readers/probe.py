@@ -16,10 +16,10 @@ import pyarrow as pa
 from streaming_jsmf.config import Delimited, check_options, declared
 from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
 from streaming_jsmf.errors import option
-from streaming_jsmf.ingestion.formats.arrow import ARROW
 from streaming_jsmf.ingestion.formats.csv_layout import CSV_SUFFIXES, is_table, skipping
 from streaming_jsmf.ingestion.formats.csv_scan import whole_lines
 from streaming_jsmf.ingestion.formats.delimited import DELIMITED
+from streaming_jsmf.ingestion.formats.functions import ARROW
 from streaming_jsmf.ingestion.formats.json_records import JSON, RECORD_SEPARATOR, first_objects
 from streaming_jsmf.ingestion.formats.parquet import PARQUET
 from streaming_jsmf.ingestion.formats.spreadsheet import SPREADSHEET

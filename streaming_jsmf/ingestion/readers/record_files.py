@@ -1,4 +1,4 @@
-"""The readers of records and lines: files of Parquet, Arrow, JSON, delimited text and sheets."""
+"""The readers of records and lines: files of Parquet, Arrow, JSON, delimited text and sheets, and users' functions."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 from streaming_jsmf.config import ReaderName, TextOptions
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.formats.csv_layout import CsvLayout
 from streaming_jsmf.ingestion.formats.delimited import DELIMITED
+from streaming_jsmf.ingestion.formats.functions import FunctionFormat
 from streaming_jsmf.ingestion.formats.json_records import JSON, JsonLayout
 from streaming_jsmf.ingestion.formats.lines import LINES
 from streaming_jsmf.ingestion.readers.probe import FORMATS, format_of, is_parquet
@@ -22,6 +24,7 @@ from streaming_jsmf.ingestion.sources.streams import bare_suffix, of_first_reada
 from streaming_jsmf.ingestion.sources.values import id_name, require_columns
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
+from streaming_jsmf.ingestion.users_code import users_function
 from streaming_jsmf.storage.objects import of_each_file
 
 logger = logging.getLogger(__name__)
@@ -137,3 +140,25 @@ class TextSource(RecordFiles, TextReader):
 
     def of_path(self, path: str) -> Mapping[str, str | None]:
         return names_in_folders(self.root, path)
+
+
+class FunctionSource(TextSource):
+    """Reader "function": the record batches that a function of the user yields for each file.
+
+    Its code is part of the identity of a corpus. A corpus does not load it: name it again to update.
+    """
+
+    reader: ClassVar[ReaderName] = "function"
+    patterns = ("*",)
+
+    @cached_property
+    def _form(self) -> FunctionFormat:
+        name = str(self.options.function)
+        return FunctionFormat(users_function(name, "the reader"), name)
+
+    def format(self, path: str) -> Format:  # noqa: ARG002
+        return self._form
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A function may not be picklable, and is found by its name.
+        return type(self), (self.root, self.files, self.options, self.tokenizer)

@@ -17,7 +17,6 @@ from streaming_jsmf.linalg.typing import Single
 from streaming_jsmf.moments.records import Records
 from streaming_jsmf.storage.arrays import ArrayDigest, Variable, read_panels
 from streaming_jsmf.storage.paths import StorePath
-from streaming_jsmf.timing import span
 
 #: One scan over the partitions: what it computes, and the keys of its parts and folds.
 Scan: TypeAlias = tuple[Reduction, FoldOrder]
@@ -92,5 +91,4 @@ class BasisReduction(SumReduction):
                 found[rows] = panel[:, columns]
             return found
 
-        with span("commit"):
-            return self.held.once("single", single)
+        return self.held.once("single", single)

@@ -24,7 +24,6 @@ from streaming_jsmf.moments.records import SUMS, Records
 from streaming_jsmf.moments.stages.base import Scan, Stage
 from streaming_jsmf.moments.stages.sums import BASIS, basis_arrays
 from streaming_jsmf.storage.arrays import Variable
-from streaming_jsmf.timing import span
 
 #: Bytes of a panel of C in float64. Does not affect the bits of the result.
 PANEL_BYTES = 256 * 2**20
@@ -42,10 +41,8 @@ class PanelReduction(SumReduction):
     last: int
 
     def compute(self, partition: Partition) -> PartialResult:
-        with span("read"):
-            block = load_block(partition, self.n_words, self.settings.document_weights)
-        with span("products"):
-            return PartialResult({"cooccurrence": gram_rows(block, slice(self.first, self.last))})
+        block = load_block(partition, self.n_words, self.settings.document_weights)
+        return PartialResult({"cooccurrence": gram_rows(block, slice(self.first, self.last))})
 
 
 def row_panels(n_words: int) -> Iterator[slice]:
@@ -85,8 +82,7 @@ class CooccurrenceStage(Stage):
         matrix /= store.scalars(SUMS)["total_weight"]
         # For a word that occurs once in each of its documents the two terms cancel, up to rounding.
         np.fill_diagonal(matrix, np.maximum(np.diagonal(matrix) - store.read("diagonal"), 0.0))
-        with span("basis"):
-            basis = basis_arrays(_counted_eigenpairs(matrix, store.settings))
+        basis = basis_arrays(_counted_eigenpairs(matrix, store.settings))
         return PartialResult({"cooccurrence": matrix, **basis})
 
 

@@ -36,7 +36,6 @@ from streaming_jsmf.moments.partition import iter_scaled
 from streaming_jsmf.moments.records import SAMPLE, SUMS, Records
 from streaming_jsmf.moments.stages.base import BasisReduction, Scan, Stage
 from streaming_jsmf.storage.arrays import Variable
-from streaming_jsmf.timing import span
 
 logger = logging.getLogger(__name__)
 
@@ -78,8 +77,7 @@ class ProductReduction(BasisReduction):
         if not isinstance(source, HeldPart):
             yield from iter_scaled(source, self.n_words, self.settings.document_weights)
             return
-        with span("read"):
-            block = source.read(self.n_words)
+        block = source.read(self.n_words)
         yield block
 
 
@@ -143,8 +141,7 @@ class ProjectionStage(ProductStage):
         # W is of no use where the eigenpairs come from all documents.
         wanted = certificate.estimated_error > SMALL_ERROR and not fits_all(documents.shape, share)
         vectors = corrected.pairs.vectors
-        with span("basis"):
-            directions = outside_directions(basis, vectors if wanted else vectors[:, :0])
+        directions = outside_directions(basis, vectors if wanted else vectors[:, :0])
         arrays = {"projection": product, "directions": directions}
         if directions.shape[1]:
             return PartialResult(arrays, {"estimated_error": certificate.estimated_error})
@@ -200,12 +197,11 @@ def _corrected(
 ) -> tuple[CorrectedPairs, SampleCertificate]:
     """Eigenpairs from the fitted documents and C times a basis, and their error estimate."""
     most, diagonal = store.settings.max_topics, store.read("diagonal")
-    with span("basis"):
-        # Products with a full block cost no more than those with K + 10 columns.
-        count = block_width(most + GUARD_VECTORS)
-        corrected = corrected_eigenpairs(parts.fitted, diagonal, basis, product, count)
-        width, checked = store.array_digest("basis").shape[1], corrected.leading(most + GUARD_VECTORS)
-        return corrected, certify(parts, store.sample_share, basis, checked, most, width)
+    # Products with a full block cost no more than those with K + 10 columns.
+    count = block_width(most + GUARD_VECTORS)
+    corrected = corrected_eigenpairs(parts.fitted, diagonal, basis, product, count)
+    width, checked = store.array_digest("basis").shape[1], corrected.leading(most + GUARD_VECTORS)
+    return corrected, certify(parts, store.sample_share, basis, checked, most, width)
 
 
 def _eigenpairs(store: Records, corrected: CorrectedPairs, certificate: SampleCertificate) -> PartialResult:

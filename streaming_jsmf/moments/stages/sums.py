@@ -26,7 +26,6 @@ from streaming_jsmf.moments.partition import PartitionSums, iter_scaled, load_pa
 from streaming_jsmf.moments.records import DOCUMENTS, SAMPLE, SUMS, Records
 from streaming_jsmf.moments.stages.base import Scan, Stage
 from streaming_jsmf.storage.arrays import Variable
-from streaming_jsmf.timing import span
 
 logger = logging.getLogger(__name__)
 
@@ -56,10 +55,9 @@ class SumsReduction(SumReduction):
         """One pass over the partition's data."""
         if self.settings.range_finder == "halko":
             return self._sketched(partition, PartitionSums(self.n_words))
-        with span("read"):
-            block, sums = load_partition(
-                partition, self.n_words, self.settings.document_weights, self._drawn(partition)
-            )
+        block, sums = load_partition(
+            partition, self.n_words, self.settings.document_weights, self._drawn(partition)
+        )
         documents = row_arrays(SAMPLE, block.indptr, block.indices, block.data)
         return PartialResult({**sums.arrays, **documents}, {**sums.scalars, "n_held": block.shape[0]})
 
@@ -121,8 +119,7 @@ class SumsStage(Stage):
             )
         arrays = normalized(total)
         if not store.settings.exact:
-            with span("basis"):
-                arrays |= basis_arrays(_first_eigenpairs(store, arrays, total.scalars))
+            arrays |= basis_arrays(_first_eigenpairs(store, arrays, total.scalars))
         return PartialResult(arrays, total.scalars)
 
 
@@ -173,5 +170,4 @@ def sample_probes(n_words: int, settings: ScanSettings) -> Single:
     if width == n_words:
         # Unit vectors span the whole space; N random vectors are occasionally nearly dependent.
         return np.eye(n_words, dtype=np.float32)
-    with span("probes"):
-        return uniform_probes(n_words, width, settings.seed, "sample")
+    return uniform_probes(n_words, width, settings.seed, "sample")

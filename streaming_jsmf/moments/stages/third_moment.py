@@ -26,7 +26,6 @@ from streaming_jsmf.moments.partition import iter_shares
 from streaming_jsmf.moments.records import Records
 from streaming_jsmf.moments.stages.base import BasisReduction, Scan, Stage
 from streaming_jsmf.storage.arrays import Variable
-from streaming_jsmf.timing import span
 
 logger = logging.getLogger(__name__)
 
@@ -79,9 +78,8 @@ class ThirdMomentStage(Stage):
         values: dict[str, Any] = {**total.arrays, **total.scalars}
         sums = TensorSums(**values)
         if sums.total_weight > 0:
-            with span("third moment"):
-                # This overwrites the sums.
-                found = basis_moments(sums, store.read("basis"), np.float32)
+            # This overwrites the sums.
+            found = basis_moments(sums, store.read("basis"), np.float32)
         else:
             logger.warning(
                 "%s: no document has %d tokens or more, so there is no third moment to infer topics from",
