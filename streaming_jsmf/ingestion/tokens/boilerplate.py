@@ -298,8 +298,8 @@ def _without_header(text: str) -> str:
 
 
 _OF_TAGS = ((signs.TAG, "", without_tags), (signs.TAG, _LOOKS_CLOSED, _each(_without_other_tags)))
-#: The sign of the texts that may have a kind of boilerplate, a pattern if the sign is not enough, and what removes it,
-#: in this order. Removing a file may leave the start of a quoted line, and character references stand for any character.
+#: The sign of texts that may have a kind of boilerplate, a pattern if the sign is not enough, and what removes it, in
+#: this order. Removing a file may leave the start of a quoted line, and character references stand for any character.
 _RULES: tuple[tuple[int, str, Callable[[Any], Any]], ...] = (
     (signs.ESCAPE, _ESCAPED, _each(_unescaped)),
     (signs.ENCODED, _LOOKS_ENCODED, _each(partial(_ENCODED.sub, " "))),

@@ -24,7 +24,8 @@ _RUN = 60
 _IN_BASE64 = np.array([chr(i) in "+/" or (i < 128 and chr(i).isalnum()) for i in range(256)])
 _IN_HEADER = np.array([chr(i) in "._-" or (i < 128 and chr(i).isalnum()) for i in range(256)])
 _WWW, _FROM, _ARTICLE, *_SENDERS = (
-    np.frombuffer(text, np.uint8) for text in (b"www", b"From ", b"In article <", b"From", b"Von", b"De", b"Da")
+    np.frombuffer(text, np.uint8)
+    for text in (b"www", b"From ", b"In article <", b"From", b"Von", b"De", b"Da")
 )
 _SENDERS = tuple(_SENDERS)
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
@@ -173,9 +174,7 @@ def _of_run(data: Any, start: int, i: int, stop: int) -> int:
 @compiled(nogil=True, internal=True)
 def _is(data: Any, i: int, stop: int, word: Any) -> Any:
     """Whether a word starts at the byte ``i``."""
-    if stop - i < len(word):
-        return False
-    for j in range(len(word)):
-        if data[i + j] != word[j]:
-            return False
-    return True
+    j = 0
+    while j < len(word) and i + j < stop and data[i + j] == word[j]:
+        j += 1
+    return j == len(word)
