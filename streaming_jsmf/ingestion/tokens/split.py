@@ -118,7 +118,7 @@ def _mark(data: Any, in_pieces: Any) -> None:
 
 @compiled(nogil=True, internal=True, forceinline=True)
 def _slot(key: Any, size: Any) -> Any:
-    """The first slot of a key in a table of this size: the highest bits of a product, which depend on all of the key."""
+    """The first slot of a key in a table of this size: the highest bits of a product depend on all bits of the key."""
     return key * _PRIME >> (_BITS - lowest_bit(np.uint64(size)))
 
 
