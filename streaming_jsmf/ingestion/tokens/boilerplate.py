@@ -140,21 +140,21 @@ def without_boilerplate(texts: Any) -> tuple[Any, tuple[int, int]]:
     found, lost = signs.signs_of(texts), list[NDArray[np.int64]]()
     signed = found & signs.ANY > 0
 
-    def cleaned(held: Any, rules: Any) -> Any:
-        before, left = _n_words(held), signs.signs_of(held)
+    def cleaned(held: Any, left: NDArray[np.int64], rules: Any) -> Any:
+        before = _n_words(held)
         for sign, pattern, change in rules:
             marked = left & sign > 0
             if pattern and marked.any():
                 marked[marked] = pc.match_substring_regex(held.filter(pa.array(marked)), pattern)
             if marked.any():
                 held = changed(held, pa.array(marked), change)
-                left = signs.signs_of(held)
+                left[marked] = signs.signs_of(held if marked.all() else held.filter(pa.array(marked)))
         lost.append(before - _n_words(held))
         return held
 
     for marked, rules in ((signed, _RULES), (~signed & (found & signs.TAG > 0), _OF_TAGS)):
         # One copy of all texts, not one for each rule.
-        texts = changed(texts, pa.array(marked), partial(cleaned, rules=rules))
+        texts = changed(texts, pa.array(marked), partial(cleaned, left=found[marked], rules=rules))
     return texts, (sum(int(np.count_nonzero(n > 0)) for n in lost), sum(int(n.clip(0).sum()) for n in lost))
 
 

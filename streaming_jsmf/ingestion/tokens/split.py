@@ -34,12 +34,16 @@ _INVISIBLE = (
     r"\x{2060}-\x{206F}\x{3164}\x{FE00}-\x{FE0F}\x{FEFF}\x{FFA0}\x{FFF0}-\x{FFF8}\x{1BCA0}-\x{1BCA3}"
     r"\x{1D173}-\x{1D17A}\x{E0000}-\x{E0FFF}]+"
 )
-_MANY_MARKS, _ORDER = re.compile(r"\W{50,}"), unicodedata.combining
+_MANY = 50
+_MANY_MARKS, _ORDER, _normal = re.compile(rf"\W{{{_MANY},}}"), unicodedata.combining, unicodedata.normalize
 #: Lower-case letter or digit by byte; 0 for ASCII separators. Bytes of other characters stay.
 _LETTERS = np.array(
     [ord(chr(i).lower()) if chr(i).isalnum() else 0 for i in range(128)] + list(range(128, 256)), np.uint8
 )
 _FIRST_SLOTS = 1 << 12
+#: Pieces beyond ASCII and their words by normal form: words recur in every batch. So many take about 15 MB.
+_KNOWN: dict[Form, tuple[Any, Any]] = {}
+_MOST_KNOWN, _NOTHING = 1 << 18, (pa.array([], pa.string()), pa.array([], pa.list_(pa.string())))
 #: A piece of up to eight bytes, none of them 0, is its own key; others have a hash before a last byte that none has.
 _IN_KEY, _LONG, _PRIME = np.uint64(8), np.uint64(1 << 56), np.uint64(0x9E3779B97F4A7C15)
 _ALL, _BITS, _IN_BLOCK, _BLOCK = (np.uint64(number) for number in (2**64 - 1, 64, 63, 6))
@@ -80,7 +84,7 @@ def split_words(texts: Any, form: Form = "NFC") -> TokenLists:
     if content.isascii():
         return TokenLists(indptr, codes, distinct)
     starts, lengths, words = _words_of(distinct, form)
-    ends, found = _with_words(indptr, codes, starts, lengths, np.asarray(words.indices))
+    ends, found = _with_words(indptr, codes, starts, lengths, np.append(words.indices, -1))
     return TokenLists(ends, found, words.dictionary)
 
 
@@ -225,16 +229,21 @@ def _copy(data: Any, start: Any, end: Any, letters: Any, first: int) -> Any:
 @compiled(nogil=True)
 def _with_words(indptr: Any, codes: Any, starts: Any, lengths: Any, words: Any) -> Any:
     """Replace each piece by its words, ``words[starts[piece]:][:lengths[piece]]``; return indptr and codes."""
-    size = 0
-    for piece in codes:
-        size += lengths[piece]
-    ends, found, used = np.zeros(len(indptr), np.int64), np.empty(size, np.int32), 0
+    size, ends, used = 0, np.zeros(len(indptr), np.int64), _ZERO
+    only = np.where(lengths == 1, words[starts], -1)  # nearly all pieces are one word, and one table stays in the cache
+    for i in range(len(codes)):
+        size += lengths[np.uint64(codes[i])]
+    found = np.empty(size, np.int32)
     for m in range(len(indptr) - 1):
-        for i in range(indptr[m], indptr[m + 1]):
-            first = starts[codes[i]]
-            for j in range(first, first + lengths[codes[i]]):
-                found[used] = words[j]
-                used += 1
+        for i in range(np.uint64(indptr[m]), np.uint64(indptr[m + 1])):
+            piece = np.uint64(codes[i])
+            if only[piece] >= 0:
+                found[used] = only[piece]
+                used += _ONE
+            else:
+                for j in range(starts[piece], starts[piece] + lengths[piece]):
+                    found[used] = words[j]
+                    used += _ONE
         ends[m + 1] = used
     return ends, found
 
@@ -242,7 +251,7 @@ def _with_words(indptr: Any, codes: Any, starts: Any, lengths: Any, words: Any) 
 def _words_of(pieces: Any, form: Form) -> tuple[NDArray[np.int32], NDArray[np.int32], Any]:
     """Return the start and the number of the words of each piece in a dictionary array of words."""
     plain = np.asarray(pc.string_is_ascii(pieces))
-    lists = _split_beyond_ascii(pieces.filter(pa.array(~plain)), form)
+    lists = _split_once(pieces.filter(pa.array(~plain)), form)
     words = pa.concat_arrays([pieces.filter(pa.array(plain)), lists.flatten()])
     starts, lengths = np.cumsum(plain, dtype=np.int32) - np.int32(1), np.ones(len(pieces), np.int32)
     starts[~plain] = plain.sum() + np.asarray(lists.offsets)[:-1]
@@ -250,11 +259,29 @@ def _words_of(pieces: Any, form: Form) -> tuple[NDArray[np.int32], NDArray[np.in
     return starts, lengths, words.dictionary_encode()
 
 
+def _split_once(pieces: Any, form: Form) -> Any:
+    """As ``_split_beyond_ascii``, but only for pieces that no text before had."""
+    known, lists = _KNOWN.get(form, _NOTHING)
+    if len(known) > _MOST_KNOWN:
+        known, lists = _NOTHING
+    places = pc.index_in(pieces, value_set=known)
+    if places.null_count:
+        new = pieces.filter(places.is_null())
+        known, lists = (
+            pa.concat_arrays(both) for both in ((known, new), (lists, _split_beyond_ascii(new, form)))
+        )
+        _KNOWN[form] = known, lists
+        places = pc.index_in(pieces, value_set=known)
+    return lists.take(places)
+
+
 def _split_beyond_ascii(pieces: Any, form: Form) -> Any:
     """Return the words of each piece as a list array that starts at offset 0."""
     seen = pc.replace_substring_regex(pieces, _INVISIBLE, "")
-    ordered = (_MANY_MARKS.sub(_with_ordered_marks, piece) for piece in seen.to_pylist())
-    composed = [unicodedata.normalize(form, piece) for piece in ordered]
+    composed = [
+        _normal(form, _MANY_MARKS.sub(_with_ordered_marks, piece) if len(piece) >= _MANY else piece)
+        for piece in seen.to_pylist()
+    ]
     lists = pc.split_pattern_regex(pa.array(composed, pa.string()), _SEPARATORS)
     words = lists.flatten()
     odd = pc.invert(pc.match_substring_regex(words, _BEGINNING))
@@ -262,7 +289,7 @@ def _split_beyond_ascii(pieces: Any, form: Form) -> Any:
     beyond = pc.invert(pc.string_is_ascii(words))
     # Lower-case word by word, because the form of a Greek sigma depends on its context. Normalize again, because a
     # lower-case letter may have a composed form that its capital lacks.
-    lowered = [unicodedata.normalize(form, word.replace("İ", "i").lower()) for word in words.filter(beyond).to_pylist()]
+    lowered = [_normal(form, word.replace("İ", "i").lower()) for word in words.filter(beyond).to_pylist()]
     words = pc.replace_with_mask(pc.ascii_lower(words), beyond, pa.array(lowered, pa.string()))
     real = np.asarray(pc.not_equal(words, ""))
     kept = np.concatenate([[0], np.cumsum(real)])
@@ -291,11 +318,11 @@ def _count(indptr: Any, codes: Any, places: Any, distinct: Any, counts: Any, end
     used = 0
     for m in range(len(indptr) - 1):
         first = used
-        for j in range(indptr[m], indptr[m + 1]):
-            code = codes[j]
+        for j in range(np.uint64(indptr[m]), np.uint64(indptr[m + 1])):
+            code = np.uint64(codes[j])
             place = places[code]
             if place >= first:
-                counts[place] += 1
+                counts[np.uint64(place)] += 1
             else:
                 places[code] = used
                 distinct[used] = code
