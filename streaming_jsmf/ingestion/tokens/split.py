@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import Any, Literal
 
@@ -278,23 +279,26 @@ def _split_once(pieces: Any, form: Form) -> Any:
 def _split_beyond_ascii(pieces: Any, form: Form) -> Any:
     """Return the words of each piece as a list array that starts at offset 0."""
     seen = pc.replace_substring_regex(pieces, _INVISIBLE, "")
-    composed = [
-        _normal(form, _MANY_MARKS.sub(_with_ordered_marks, piece) if len(piece) >= _MANY else piece)
-        for piece in seen.to_pylist()
-    ]
-    lists = pc.split_pattern_regex(pa.array(composed, pa.string()), _SEPARATORS)
+    if pc.max(pc.utf8_length(seen)).as_py() >= _MANY:
+        ordered = (_MANY_MARKS.sub(_with_ordered_marks, piece) for piece in seen.to_pylist())
+        seen = pa.array(ordered, pa.string())
+    lists = pc.split_pattern_regex(_in_one_text(seen, partial(_normal, form)), _SEPARATORS)
     words = lists.flatten()
     odd = pc.invert(pc.match_substring_regex(words, _BEGINNING))
     words = pc.replace_with_mask(words, odd, pc.replace_substring_regex(words.filter(odd), _MARKS, ""))
-    beyond = pc.invert(pc.string_is_ascii(words))
     # Lower-case word by word, because the form of a Greek sigma depends on its context. Normalize again, because a
     # lower-case letter may have a composed form that its capital lacks.
-    lowered = [_normal(form, word.replace("İ", "i").lower()) for word in words.filter(beyond).to_pylist()]
-    words = pc.replace_with_mask(pc.ascii_lower(words), beyond, pa.array(lowered, pa.string()))
+    words = _in_one_text(words, lambda text: _normal(form, text.replace("İ", "i").lower()))
     real = np.asarray(pc.not_equal(words, ""))
     kept = np.concatenate([[0], np.cumsum(real)])
     offsets = kept[np.asarray(lists.offsets)].astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), words.filter(pa.array(real)))
+
+
+def _in_one_text(pieces: Any, change: Callable[[str], str]) -> Any:
+    """Change an Arrow array of strings, joined by line ends: these are in no piece, and end the context of letters."""
+    text = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(pieces)], pa.int32()), pieces), "\n")[0]
+    return pa.array(change(text.as_py()).split("\n"), pa.string())
 
 
 def _with_ordered_marks(run: re.Match[str]) -> str:
