@@ -65,7 +65,7 @@ def doubts(texts: Any) -> dict[str, str]:
     """Return a line for each sign that many of the first texts of a batch have, by a name that no column has."""
     if not is_string(texts.type):
         return {}
-    texts = texts[:_SAMPLED].cast(pa.large_binary()).cast(pa.large_string())
+    texts = texts[:_SAMPLED]
     seen, found = signs.signs_of(texts), {}
     for kind, (sign, pattern, example_of, said) in _DOUBTS.items():
         signed = texts.filter(pa.array(seen & sign > 0))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.hashes import string_buffers
-from streaming_jsmf.linalg.compiled import BYTES, between, compiled, load, lowest_bit
+from streaming_jsmf.linalg.compiled import BYTES, between, compiled, eight_bytes, load, lowest_bit
 
 #: Signs: a backslash; a line or 60 characters as of an encoded file; what mail has; "&"; what URLs and addresses have.
 ESCAPE, ENCODED, MAIL, REFERENCE, ADDRESS = 1, 2, 4, 8, 16
@@ -23,40 +23,38 @@ TAG, LIKE_MAIL, LOST, MISREAD = 32, 64, 128, 256
 _RUN = 60
 _IN_BASE64 = np.array([chr(i) in "+/" or (i < 128 and chr(i).isalnum()) for i in range(256)])
 _IN_HEADER = np.array([chr(i) in "._-" or (i < 128 and chr(i).isalnum()) for i in range(256)])
-_WWW, _FROM, _ARTICLE, *_SENDERS = (
-    np.frombuffer(text, np.uint8)
-    for text in (b"www", b"From ", b"In article <", b"From", b"Von", b"De", b"Da")
+_WWW, _FROM_LINE, _ARTICLE, _FROM, _VON, _DE, _DA = (
+    np.uint64(int.from_bytes(text, "little"))
+    for text in (b"www", b"From ", b"In artic", b"From", b"Von", b"De", b"Da")
 )
-_SENDERS = tuple(_SENDERS)
+_TWO, _THREE, _FOUR, _FIVE = (np.uint64(256**size - 1) for size in (2, 3, 4, 5))  # masks of bytes
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 
 def signs_of(texts: Any) -> NDArray[np.int64]:
     """Return the signs of each text of an Arrow array of strings without nulls."""
-    found = np.zeros(len(texts), np.int64)
-    _find(*string_buffers(texts), found)
+    found, (offsets, data) = np.zeros(len(texts), np.int64), string_buffers(texts)
+    if len(data) < BYTES:
+        data = np.frombuffer(data.tobytes() + bytes(BYTES), np.uint8)
+    _find(offsets, data, found)
     return found
 
 
 @compiled(nogil=True)
 def _find(offsets: Any, data: Any, found: Any) -> None:
-    last = np.zeros(BYTES, np.uint8)
     for m in range(len(found)):
         start, stop = offsets[m], offsets[m + 1]
         signs = _of_line(data, start, stop) | _of_header(data, start, stop)
         for i in range(start, stop, BYTES):
-            if i + BYTES <= len(data):
-                block = load(data, i)
-            else:
-                for j in range(i, stop):
-                    last[j - i] = data[j]
-                block = load(last, 0)
+            # The last block of the data has bytes of the one before.
+            place = i if i + BYTES <= len(data) else len(data) - BYTES
+            block, skipped = load(data, place), np.uint64(i - place)
             inside = ~_ZERO if stop - i >= BYTES else (_ONE << np.uint64(stop - i)) - _ONE
-            bits = _may_be_signs(block) & inside
+            bits = _may_be_signs(block) >> skipped & inside
             while bits:
                 signs |= _of_byte(data, start, i + np.int64(lowest_bit(bits)), stop)
                 bits &= bits - _ONE
-            bits = _in_half(_base64(block) & inside)
+            bits = _in_half(_base64(block) >> skipped & inside)
             while bits and not signs & ENCODED:
                 signs |= _of_run(data, start, i + np.int64(lowest_bit(bits)), stop)
                 bits &= bits - _ONE
@@ -91,7 +89,7 @@ def _of_byte(data: Any, start: int, i: int, stop: int) -> int:
     """The sign that the byte ``i`` of a text is or starts, or that starts after this end of a line."""
     byte = data[i]
     if byte == 46:
-        return ADDRESS if i >= start + 3 and _is(data, i - 3, stop, _WWW) else 0
+        return ADDRESS if i >= start + 3 and _head(data, i - 3, i) == _WWW else 0
     if byte == 10:
         return _of_line(data, i + 1, stop)
     if byte == 58:
@@ -120,7 +118,7 @@ def _of_line(data: Any, i: int, stop: int) -> int:
             end += 1
         return ENCODED if end == i + 1 + _RUN else 0
     if data[i] == 73:
-        return LIKE_MAIL if _is(data, i, stop, _ARTICLE) else 0
+        return LIKE_MAIL if _head(data, i, stop) == _ARTICLE else 0
     end = i
     while end < stop and (data[end] == 32 or data[end] == 9):
         end += 1
@@ -133,23 +131,28 @@ def _of_line(data: Any, i: int, stop: int) -> int:
 
 @compiled(nogil=True, internal=True)
 def _of_sender(data: Any, i: int, stop: int) -> int:
-    end = i
-    for word in range(len(_SENDERS)):
-        if end == i and _is(data, i, stop, _SENDERS[word]):
-            end = i + max(2, 4 - word)
-    if end == i:
+    if i == stop:
         return 0
-    if end < stop and (data[end] == 32 or data[end] == 9):
-        end += 1
-    elif end + 1 < stop and data[end] == 0xC2 and data[end + 1] == 0xA0:
-        end += 2
-    return MAIL if end < stop and data[end] == 58 else 0
+    head = _head(data, i, stop)
+    if head & _FOUR == _FROM:
+        i += 4
+    elif head & _THREE == _VON:
+        i += 3
+    elif head & _TWO == _DE or head & _TWO == _DA:
+        i += 2
+    else:
+        return 0
+    if i < stop and (data[i] == 32 or data[i] == 9):
+        i += 1
+    elif i + 1 < stop and data[i] == 0xC2 and data[i + 1] == 0xA0:
+        i += 2
+    return MAIL if i < stop and data[i] == 58 else 0
 
 
 @compiled(nogil=True, internal=True)
 def _of_header(data: Any, i: int, stop: int) -> int:
     """The sign of a header of mail at the start of a text; mbox files put a line "From NAME DATE" before it."""
-    if _is(data, i, stop, _FROM):
+    if i < stop and _head(data, i, stop) & _FIVE == _FROM_LINE:
         while i < stop and data[i] != 10:
             i += 1
         i += 1
@@ -172,9 +175,8 @@ def _of_run(data: Any, start: int, i: int, stop: int) -> int:
 
 
 @compiled(nogil=True, internal=True)
-def _is(data: Any, i: int, stop: int, word: Any) -> Any:
-    """Whether a word starts at the byte ``i``."""
-    j = 0
-    while j < len(word) and i + j < stop and data[i + j] == word[j]:
-        j += 1
-    return j == len(word)
+def _head(data: Any, i: int, stop: int) -> Any:
+    """The next eight bytes of a text as a number, of which those behind its end are 0; ``i`` is below ``stop``."""
+    place = i if i + 8 <= len(data) else len(data) - 8
+    head = eight_bytes(data, np.uint64(place)) >> np.uint64(8 * (i - place))
+    return head if stop - i >= 8 else head & (_ONE << np.uint64(8 * (stop - i))) - _ONE

@@ -85,7 +85,10 @@ def split_words(texts: Any, form: Form = "NFC") -> TokenLists:
     if content.isascii():
         return TokenLists(indptr, codes, distinct)
     starts, lengths, words = _words_of(distinct, form)
-    ends, found = _with_words(indptr, codes, starts, lengths, np.append(words.indices, -1))
+    listed = np.append(words.indices, np.int32(-1))
+    # Nearly all pieces are one word, and one table of these stays in the cache.
+    only = np.where(lengths == 1, listed[starts], np.int32(-1))
+    ends, found = _with_words(indptr, codes, only, starts, lengths, listed)
     return TokenLists(ends, found, words.dictionary)
 
 
@@ -181,7 +184,8 @@ def _next(in_pieces: Any, i: Any, stop: Any, flips: Any) -> Any:
     while i < stop:
         bits = (in_pieces[i >> _BLOCK] ^ flips) >> (i & _IN_BLOCK)
         if bits:
-            return min(i + lowest_bit(bits), stop)
+            i += lowest_bit(bits)
+            return i if i < stop else stop
         i = (i | _IN_BLOCK) + _ONE
     return stop
 
@@ -189,10 +193,11 @@ def _next(in_pieces: Any, i: Any, stop: Any, flips: Any) -> Any:
 @compiled(nogil=True, internal=True, forceinline=True)
 def _part(data: Any, start: Any, end: Any) -> Any:
     """The first one to eight bytes from ``start`` to ``end``, whose ASCII letters become small."""
-    place = min(start, np.uint64(len(data)) - _IN_KEY)
+    last, size = np.uint64(len(data)) - _IN_KEY, end - start
+    place = start if start < last else last
     part = eight_bytes(data, place) >> (_BYTE * (start - place))
     part |= (~part & _HIGH) >> _TO_SMALL
-    return part & _ALL >> (_BITS - _BYTE * min(end - start, _IN_KEY))
+    return part & _ALL >> (_BITS - _BYTE * size) if size < _IN_KEY else part
 
 
 @compiled(nogil=True, internal=True)
@@ -228,10 +233,9 @@ def _copy(data: Any, start: Any, end: Any, letters: Any, first: int) -> Any:
 
 
 @compiled(nogil=True)
-def _with_words(indptr: Any, codes: Any, starts: Any, lengths: Any, words: Any) -> Any:
-    """Replace each piece by its words, ``words[starts[piece]:][:lengths[piece]]``; return indptr and codes."""
+def _with_words(indptr: Any, codes: Any, only: Any, starts: Any, lengths: Any, words: Any) -> Any:
+    """Replace each piece by its ``only`` word, or ``words[starts[piece]:][:lengths[piece]]``: indptr and codes."""
     size, ends, used = 0, np.zeros(len(indptr), np.int64), _ZERO
-    only = np.where(lengths == 1, words[starts], -1)  # nearly all pieces are one word, and one table stays in the cache
     for i in range(len(codes)):
         size += lengths[np.uint64(codes[i])]
     found = np.empty(size, np.int32)
