@@ -191,8 +191,13 @@ def count_columns(
 
 @compiled(nogil=True)
 def map_columns(
-    indptr: NDArray[Any], columns: NDArray[Any], counts: NDArray[Any], new: NDArray[Any],
-    ends: NDArray[Any], kept: NDArray[Any], values: NDArray[Any]
+    indptr: NDArray[Any],
+    columns: NDArray[Any],
+    counts: NDArray[Any],
+    new: NDArray[Any],
+    ends: NDArray[Any],
+    kept: NDArray[Any],
+    values: NDArray[Any],
 ) -> None:
     """Replace the columns of a CSR matrix by ``new`` ones in ``ends`` (rows + 1,), ``kept`` and ``values``.
 

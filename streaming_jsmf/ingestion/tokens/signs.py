@@ -85,7 +85,7 @@ def _in_half(bits: Any) -> Any:
 
 
 @compiled(nogil=True, internal=True)
-def _of_byte(data: Any, start: int, i: int, stop: int) -> int:
+def _of_byte(data: Any, start: int, i: int, stop: int) -> Any:
     """The sign that the byte ``i`` of a text is or starts, or that starts after this end of a line."""
     byte = data[i]
     if byte == 46:
@@ -108,7 +108,7 @@ def _of_byte(data: Any, start: int, i: int, stop: int) -> int:
 
 
 @compiled(nogil=True, internal=True)
-def _of_line(data: Any, i: int, stop: int) -> int:
+def _of_line(data: Any, i: int, stop: int) -> Any:
     """The signs at the start of a line: a quote, a sender, or a line of an encoded file."""
     if i == stop:
         return 0
