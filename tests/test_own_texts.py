@@ -27,7 +27,7 @@ from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.ingestion.ingest import ingest
-from streaming_jsmf.ingestion.tokens import boilerplate
+from streaming_jsmf.ingestion.tokens import boilerplate, signs
 from streaming_jsmf.ingestion.tokens import tokenizer as tokenizer_module
 from streaming_jsmf.ingestion.tokens.boilerplate import without_boilerplate
 from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
@@ -369,13 +369,39 @@ def test_boilerplate_and_white_space_are_found_wherever_they_are(
 ) -> None:
     texts = pa.array(["<p>", *map("".join, product(PARTS, repeat=3))], kind).slice(1)
     found = tokenizing(boilerplate="drop", excerpt=5)(texts)
-    monkeypatch.setattr(boilerplate, "_SIGNS", "")
+    monkeypatch.setattr(signs, "signs_of", lambda held: np.full(len(held), -1))
     without, _ = without_boilerplate(texts)
     expected = tokenizing()(without)
     assert found.dictionary.equals(expected.dictionary)
     assert np.array_equal(found.codes, expected.codes)
     single = pc.replace_substring_regex(pc.utf8_slice_codeunits(without, 0, 10), r"\s+", " ")
     assert found.excerpts.equals(pc.utf8_slice_codeunits(pc.utf8_trim_whitespace(single), 0, 5))
+
+
+#: What the signs stand for, in RE2.
+OF_SIGNS = {
+    signs.ESCAPE: r"\\",
+    signs.ENCODED: "(?m)^M[ -`]{60}|[A-Za-z0-9+/]{60}",
+    signs.MAIL: r"(?m):[ \t]*$|^[ \t]*[|:]?>|\A(?:From .*\n)?[A-Za-z][A-Za-z0-9._-]*:"
+    r"|^\*?(?:From|Von|De|Da)[ \t\xa0]?:",
+    signs.REFERENCE: "&",
+    signs.ADDRESS: r"@|://|www\.",
+    signs.TAG: "<",
+    signs.LIKE_MAIL: r"(?m):[ \t]*\r[ \t\r]*$|^In artic",
+    signs.LOST: "\ufffd",
+}
+NEARLY = ["www", "://", "*Von", "De\xa0:", "Da ", "Fro", ":", "\r", "\\", "\ufffd", "ï", "Ã©"]
+
+
+def test_signs_are_those_of_their_patterns_wherever_they_are() -> None:
+    chosen = random.Random(0)
+    made = ("".join(chosen.choices([*PARTS, *NEARLY], k=chosen.randint(0, 9))) for _ in range(4000))
+    texts = pa.array(
+        [f"{'q ' * chosen.randint(0, 40)}{text}" if i % 2 else text for i, text in enumerate(made)]
+    )
+    found = signs.signs_of(texts)
+    for sign, pattern in OF_SIGNS.items():
+        assert np.array_equal(found & sign > 0, pc.match_substring_regex(texts, pattern)), pattern
 
 
 LINE = f"M{'`' * 60}\n"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import pickle
+import random
 import re
 import sys
 import unicodedata
@@ -31,7 +32,7 @@ from streaming_jsmf.corpus.curation import folded
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.documents.groups import excerpt_text
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.tokens import boilerplate, stop_words
+from streaming_jsmf.ingestion.tokens import boilerplate, split, stop_words
 from streaming_jsmf.ingestion.tokens import tokenizer as tokenizer_module
 from streaming_jsmf.ingestion.tokens.split import TokenLists, count_codes, split_words, with_ngrams
 from streaming_jsmf.ingestion.tokens.stop_words import (
@@ -114,6 +115,24 @@ def test_words_that_differ_in_one_place_are_told_apart_also_after_the_table_has_
         words[0],
     ]
     assert unpacked(split_words(pa.array(texts))) == [words_of(text) for text in texts]
+
+
+def test_words_are_found_whatever_the_length_of_texts_and_the_place_in_a_buffer():
+    chosen = random.Random(0)
+    texts = ["".join(chosen.choices("aZ0@[`{/ \0é", k=length)) for length in [*range(140), 0, 1, 0]]
+    for start in (0, 1, 63, 139, 140, 141, 142, 143):
+        assert unpacked(split_words(pa.array(texts).slice(start))) == [
+            words_of(text) for text in texts[start:]
+        ]
+
+
+@pytest.mark.parametrize("most", [0, 3, 1 << 18])
+def test_pieces_beyond_ascii_have_the_same_words_in_every_batch(most, monkeypatch):
+    monkeypatch.setattr(split, "_MOST_KNOWN", most)
+    monkeypatch.setattr(split, "_KNOWN", {})
+    for text in ("É—ÈS Σ ΑΣ", "ΑΣ ½ É—ÈS", "½ Σ é", "a\u0327\u0301" * 40 + " Σ½"):
+        for form in ("NFC", "NFKC"):
+            assert unpacked(split_words(pa.array([text]), form)) == [words_of(text, form)]
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])

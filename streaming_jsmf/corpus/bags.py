@@ -94,8 +94,11 @@ class Bags:
 
     def tokens(self) -> NDArray[np.float64]:
         """Sum of the counts of each document, (m,) float64; the bits do not depend on the blocks."""
-        sums = np.bincount(self.rows, self.counts.astype(np.float64), len(self))
-        return sums.astype(np.float64, copy=False)
+        from streaming_jsmf.linalg.csr import add_rows  # numba takes .3 s to import
+
+        sums = np.zeros(len(self))
+        add_rows(self.indptr, self.counts, sums)
+        return sums
 
     def slice(self, start: int, stop: int) -> Self:
         """Documents ``start`` to ``stop - 1``, without copying ids and counts."""
@@ -120,8 +123,16 @@ class Bags:
 
     def mapped(self, new_ids: NDArray[Any]) -> Self:
         """Replace each id by a new one, and drop the words whose new id is negative. ``words`` become None."""
-        bags = replace(self, ids=new_ids.astype(np.int32, copy=False)[self.ids], words=None)
-        return bags if new_ids.min(initial=0) >= 0 else bags.where(bags.ids >= 0)
+        new_ids = new_ids.astype(np.int32, copy=False)
+        if new_ids.min(initial=0) >= 0:
+            return replace(self, ids=new_ids[self.ids], words=None)
+        from streaming_jsmf.linalg.csr import map_columns
+
+        # A place more, in which entries that are dropped are written over.
+        ends, ids = np.zeros_like(self.indptr), np.empty(len(self.ids) + 1, np.int32)
+        counts = np.empty(len(ids), self.counts.dtype)
+        map_columns(self.indptr, self.ids, self.counts, new_ids, ends, ids, counts)
+        return replace(self, indptr=ends, ids=ids[: ends[-1]], counts=counts[: ends[-1]], words=None)
 
     def compact(self) -> Self:
         """Leave out the ``words`` that do not occur; the others keep their order."""

@@ -209,6 +209,44 @@ def at_most(_: Any, lanes: Any, limit: Any) -> Any:
     return types.intp(lanes, limit), emit
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def between(_: Any, lanes: Any, low: Any, high: Any) -> Any:
+    """Bits of the lanes of unsigned integers that are ``low`` to ``high``, the first lane in the lowest bit."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector, *bounds = arguments
+        kind = vector.type.element
+        low, high = (
+            _filled(context, builder, lanes(lanes.dtype), [builder.trunc(bound, kind)]) for bound in bounds
+        )
+        inside = builder.icmp_unsigned("<=", builder.sub(vector, low), builder.sub(high, low))
+        return builder.bitcast(inside, ir.IntType(vector.type.count))
+
+    return types.uint64(lanes, types.intp, types.intp), emit
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def eight_bytes(_: Any, array: Any, place: Any) -> Any:
+    """Eight entries of an array of bytes as one number, on most processors the first in the lowest bits."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(array)(context, builder, arguments[0]).data
+        place = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(64).as_pointer())
+        return builder.load(place, align=1)
+
+    return types.uint64(array, types.uint64), emit
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def lowest_bit(_: Any, bits: Any) -> Any:
+    """The place of the lowest bit that is set; 64 if none is."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.uint64(types.uint64), emit
+
+
 @compiled(nogil=True, forceinline=True)
 def dot(x: Any, y: Any, size: int) -> Any:
     """Inner product of the first ``size`` entries of two arrays of the same dtype."""

@@ -187,6 +187,37 @@ def count_columns(
         total[columns[k]] += counts[k]
 
 
+@compiled(nogil=True)
+def map_columns(
+    indptr: NDArray[Any],
+    columns: NDArray[Any],
+    counts: NDArray[Any],
+    new: NDArray[Any],
+    ends: NDArray[Any],
+    kept: NDArray[Any],
+    values: NDArray[Any],
+) -> None:
+    """Replace the columns of a CSR matrix by ``new`` ones in ``ends`` (rows + 1,), ``kept`` and ``values``.
+
+    Entries whose new column is negative are left out.
+    """
+    used = 0
+    for row in range(indptr.size - 1):
+        for k in range(indptr[row], indptr[row + 1]):
+            column = new[columns[k]]
+            kept[used], values[used] = column, counts[k]
+            used += column >= 0
+        ends[row + 1] = used
+
+
+@compiled(nogil=True)
+def add_rows(indptr: NDArray[Any], counts: NDArray[Any], totals: Floats) -> None:
+    """Add the entries of a CSR matrix to the sum of each row, one at a time."""
+    for row in range(totals.size):
+        for k in range(indptr[row], indptr[row + 1]):
+            totals[row] += counts[k]
+
+
 def row_arrays(
     name: str, indptr: NDArray[Any], columns: NDArray[Any], values: NDArray[Any]
 ) -> dict[str, NDArray[Any]]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_jsmf.corpus.footer import is_string
+from streaming_jsmf.ingestion.tokens import signs
 
 #: Texts of a batch that are looked at; at least so many, and one in so many of those beyond ASCII, have a sign.
 _SAMPLED, _FEWEST, _SHARE = 1000, 3, 10
@@ -36,20 +37,23 @@ def _misread(text: str) -> str | None:
     return f"{word[0][:40]!r} for {_repaired(word[0]) or right!r}"[:120] if word else None
 
 
-#: By sign: the pattern of texts that may have it, an example of what it is in a text or None, and what is said.
-_SIGNS: dict[str, tuple[str, Callable[[str], str | None], str]] = {
+#: By kind: the sign and the pattern of texts that may have it, an example in a text or None, and what is said.
+_DOUBTS: dict[str, tuple[int, str, Callable[[str], str | None], str]] = {
     "misread": (
+        signs.MISREAD,
         _MISREAD,
         _misread,
         "are UTF-8 that was read as Latin-1 ({}), as in exports of Facebook and Instagram, and their words are cut; "
         "repair them first, such as with ftfy.fix_encoding",
     ),
     "lost": (
+        signs.LOST,
         "\ufffd",
         lambda text: repr(text[max(0, text.index("\ufffd") - 10) :][:20]),
         "have U+FFFD for characters that were lost when they were decoded ({}); export them again in UTF-8",
     ),
     "escaped": (
+        signs.REFERENCE,
         "&amp;(?:amp|lt|gt|quot|apos|nbsp|#[0-9]{1,7});",
         lambda text: repr(text[text.index("&amp;") :][:12]),
         "have character references that were escaped twice ({}); unescape them once first",
@@ -61,14 +65,18 @@ def doubts(texts: Any) -> dict[str, str]:
     """Return a line for each sign that many of the first texts of a batch have, by a name that no column has."""
     if not is_string(texts.type):
         return {}
-    texts = texts[:_SAMPLED].cast(pa.large_binary()).cast(pa.large_string())
-    n_wide = pc.not_equal(pc.binary_length(texts), pc.utf8_length(texts)).true_count
-    found = {}
-    for sign, (pattern, example_of, said) in _SIGNS.items():
-        likely = texts.filter(pc.match_substring_regex(texts, pattern)).to_pylist()
+    texts = texts[:_SAMPLED]
+    seen, found = signs.signs_of(texts), {}
+    for kind, (sign, pattern, example_of, said) in _DOUBTS.items():
+        signed = texts.filter(pa.array(seen & sign > 0))
+        likely = signed.filter(pc.match_substring_regex(signed, pattern)).to_pylist()
         examples = [example for text in likely if (example := example_of(text))]
-        of_all = n_wide if sign == "misread" else len(texts)
-        if len(examples) >= max(_FEWEST, of_all / _SHARE):
+        if len(examples) < _FEWEST:
+            continue
+        of_all = len(texts)
+        if kind == "misread":
+            of_all = pc.not_equal(pc.binary_length(texts), pc.utf8_length(texts)).true_count
+        if len(examples) >= of_all / _SHARE:
             number = f"{len(examples):,} of {len(texts):,} texts that were looked at"
-            found[f"{sign}\0"] = f"{number} {said.format(examples[0])}"
+            found[f"{kind}\0"] = f"{number} {said.format(examples[0])}"
     return found

@@ -1,6 +1,6 @@
 """Boilerplate of texts (encoded files, mail headers, quotes and signatures, HTML tags, URLs, addresses), and passages.
 
-Most texts have no boilerplate, so one pattern finds those that may have any.
+Most texts have no boilerplate, so ``signs`` finds those that may have any.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.hashes import string_buffers
+from streaming_jsmf.ingestion.tokens import signs
 from streaming_jsmf.linalg.compiled import compiled
 
 #: A quoted line of mail. With the author's initials, "JD> so", it counts in mail only.
@@ -120,12 +121,6 @@ _ESCAPED = r"\\[nrt](?:[^a-z]|$)|\\u[0-9a-fA-F]{4}|\\x[0-9a-f]{2}"
 _ESCAPES = re.compile(r"\\([nrt])|((?:\\u[0-9a-fA-F]{4})+)|((?:\\x[0-9a-f]{2})+)")
 _ADDRESSES = r"(?:https?|ftp)://[^\s<>\"]+|\bwww\.[^\s<>\"]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)*"
 
-
-#: What every text with boilerplate has that is not only tags, and few others. What tags leave has no new ones.
-_SIGNS = (
-    r"(?m)[&@\\]|://|www\.|:[ \t]*$|^[ \t]*[|:]?>|\A(?:From .*\n)?[A-Za-z][A-Za-z0-9._-]*:"
-    rf"|{_SENDER}|^M[ -`]{{60}}|{_BASE64_CHARACTERS}{{60}}"
-)
 _IN_WORD = np.array([i > 127 or chr(i).isalnum() for i in range(256)])
 
 
@@ -142,20 +137,24 @@ def without_boilerplate(texts: Any) -> tuple[Any, tuple[int, int]]:
     Returns the texts, and the number of texts that lost words and of the words that they lost (runs of letters and
     digits).
     """
-    signed = pc.match_substring_regex(texts, _SIGNS)
-    tagged = pc.and_not(pc.match_substring_regex(texts, "<"), signed)  # ten times as fast as match_substring
-    lost: list[NDArray[np.int64]] = []
+    found, lost = signs.signs_of(texts), list[NDArray[np.int64]]()
+    signed = found & signs.ANY > 0
 
-    def cleaned(held: Any, rules: Any) -> Any:
+    def cleaned(held: Any, left: NDArray[np.int64], rules: Any) -> Any:
         before = _n_words(held)
-        for pattern, change in rules:
-            held = changed(held, pc.match_substring_regex(held, pattern), change)
+        for sign, pattern, change in rules:
+            marked = left & sign > 0
+            if pattern and marked.any():
+                marked[marked] = pc.match_substring_regex(held.filter(pa.array(marked)), pattern)
+            if marked.any():
+                held = changed(held, pa.array(marked), change)
+                left[marked] = signs.signs_of(held if marked.all() else held.filter(pa.array(marked)))
         lost.append(before - _n_words(held))
         return held
 
-    for marked, rules in ((signed, _RULES), (tagged, _OF_TAGS)):
+    for marked, rules in ((signed, _RULES), (~signed & (found & signs.TAG > 0), _OF_TAGS)):
         # One copy of all texts, not one for each rule.
-        texts = changed(texts, marked, partial(cleaned, rules=rules))
+        texts = changed(texts, pa.array(marked), partial(cleaned, left=found[marked], rules=rules))
     return texts, (sum(int(np.count_nonzero(n > 0)) for n in lost), sum(int(n.clip(0).sum()) for n in lost))
 
 
@@ -206,6 +205,8 @@ def _unescaped(text: str) -> str:
 def _body(text: str) -> str:
     """Remove what mail has before, between and after the lines of its author."""
     body = _reply(_without_header(text))
+    if body is text and ">" not in text:
+        return text
     is_mail = body is not text or _ATTRIBUTED_QUOTE.search(body) is not None
     if not is_mail and len(_QUOTE.findall(body)) < _FEWEST_QUOTES:
         return text
@@ -285,30 +286,28 @@ def _without_other_tags(text: str) -> str:
 
 def _without_header(text: str) -> str:
     head, blank, body = re.sub(r"\AFrom .*\n", "", text.replace("\r\n", "\n")).partition("\n\n")
+    if not blank:
+        return text
     # A field continues in lines that start with white space.
     lines = re.sub(r"\n[ \t]+", " ", head).split("\n")
     fields = [_FIELD.fullmatch(line) for line in lines]
-    if (
-        not blank
-        or not all(fields)
-        or len(_MAIL_FIELDS & {field[1].lower() for field in fields if field}) < 2
-    ):
+    if not all(fields) or len(_MAIL_FIELDS & {field[1].lower() for field in fields if field}) < 2:
         return text
     kept = [field[2] for field in fields if field and field[1].lower() in _KEPT_FIELDS]
     return "\n".join([*kept, "", body])
 
 
-_OF_TAGS = (("<", without_tags), (_LOOKS_CLOSED, _each(_without_other_tags)))
-#: A pattern of the texts that may have a kind of boilerplate, and what removes it, in this order. Removing a file may
-#: leave the start of a quoted line, and character references stand for any character.
-_RULES: tuple[tuple[str, Callable[[Any], Any]], ...] = (
-    (_ESCAPED, _each(_unescaped)),
-    (_LOOKS_ENCODED, _each(partial(_ENCODED.sub, " "))),
-    (_LOOKS_LIKE_MAIL, _each(_body)),
-    (_ESCAPED_TAG, _each(_of_escaped_html)),
+_OF_TAGS = ((signs.TAG, "", without_tags), (signs.TAG, _LOOKS_CLOSED, _each(_without_other_tags)))
+#: The sign of texts that may have a kind of boilerplate, a pattern if the sign is not enough, and what removes it, in
+#: this order. Removing a file may leave the start of a quoted line, and character references stand for any character.
+_RULES: tuple[tuple[int, str, Callable[[Any], Any]], ...] = (
+    (signs.ESCAPE, _ESCAPED, _each(_unescaped)),
+    (signs.ENCODED, _LOOKS_ENCODED, _each(partial(_ENCODED.sub, " "))),
+    (signs.MAIL | signs.LIKE_MAIL, _LOOKS_LIKE_MAIL, _each(_body)),
+    (signs.REFERENCE, _ESCAPED_TAG, _each(_of_escaped_html)),
     *_OF_TAGS,
-    (_ENTITY, _each(characters)),
-    (r"://|www\.|@", partial(pc.replace_substring_regex, pattern=_ADDRESSES, replacement=" ")),
+    (signs.REFERENCE, _ENTITY, _each(characters)),
+    (signs.ADDRESS, "", partial(pc.replace_substring_regex, pattern=_ADDRESSES, replacement=" ")),
 )
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.bags import Bags
 from streaming_jsmf.corpus.hashes import string_buffers
+from streaming_jsmf.ingestion.tokens.pieces import find_pieces
 from streaming_jsmf.linalg.compiled import compiled
 
 Form = Literal["NFC", "NFKC"]
@@ -34,17 +36,11 @@ _INVISIBLE = (
     r"\x{2060}-\x{206F}\x{3164}\x{FE00}-\x{FE0F}\x{FEFF}\x{FFA0}\x{FFF0}-\x{FFF8}\x{1BCA0}-\x{1BCA3}"
     r"\x{1D173}-\x{1D17A}\x{E0000}-\x{E0FFF}]+"
 )
-_MANY_MARKS, _ORDER = re.compile(r"\W{50,}"), unicodedata.combining
-#: Lower-case letter or digit by byte; 0 for ASCII separators. Bytes of other characters stay.
-_LETTERS = np.array(
-    [ord(chr(i).lower()) if chr(i).isalnum() else 0 for i in range(128)] + list(range(128, 256)), np.uint8
-)
-_FIRST_SLOTS = 1 << 12
-#: A piece of up to eight bytes, none of them 0, is its own key; others have a hash after a first byte that none has.
-_IN_KEY, _LONG = np.uint64(8), np.uint64(1 << 56)
-_BYTE, _SHIFT, _PRIME = np.uint64(8), np.uint64(32), np.uint64(0x9E3779B97F4A7C15)
-#: Indices are unsigned, because numba tests whether signed ones count from the end, which takes a third of the time.
-_ZERO, _ONE = np.uint64(0), np.uint64(1)
+_MANY = 50
+_MANY_MARKS, _ORDER, _normal = re.compile(rf"\W{{{_MANY},}}"), unicodedata.combining, unicodedata.normalize
+#: Pieces beyond ASCII and their words by normal form: words recur in every batch. So many take about 15 MB.
+_KNOWN: dict[Form, tuple[Any, Any]] = {}
+_MOST_KNOWN, _NOTHING = 1 << 18, (pa.array([], pa.string()), pa.array([], pa.list_(pa.string())))
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,117 +68,36 @@ def split_words(texts: Any, form: Form = "NFC") -> TokenLists:
     ``form``. Invisible characters, such as joiners and soft hyphens, are left out. Each word is lower-cased by itself
     and normalized again. Memory: about four times the text.
     """
-    indptr, codes, offsets, letters = _pieces(*string_buffers(texts))
+    indptr, codes, offsets, letters = find_pieces(*string_buffers(texts))
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content := letters.tobytes())]
     distinct = pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
     if content.isascii():
         return TokenLists(indptr, codes, distinct)
     starts, lengths, words = _words_of(distinct, form)
-    ends, found = _with_words(indptr, codes, starts, lengths, np.asarray(words.indices))
+    listed = np.append(words.indices, np.int32(-1))
+    # Nearly all pieces are one word, and one table of these stays in the cache.
+    only = np.where(lengths == 1, listed[starts], np.int32(-1))
+    ends, found = _with_words(indptr, codes, only, starts, lengths, listed)
     return TokenLists(ends, found, words.dictionary)
 
 
-def _pieces(offsets: Any, data: Any) -> Any:
-    """Split texts at ASCII separators; return indptr, codes, and int32 offsets and bytes of the distinct pieces."""
-    total = int(offsets[-1] - offsets[0])
-    indptr, codes = np.zeros(len(offsets), np.int64), np.empty(total // 2 + len(offsets), np.int32)
-    letters, ends = np.empty(total, np.uint8), np.zeros(1, np.int32)
-    keys, at = np.empty(0, np.uint64), np.array([0, offsets[0], 0, 0])
-    while at[0] < len(indptr) - 1:
-        # A table that is at most half full. A larger one follows when it is.
-        size = max(_FIRST_SLOTS, 4 * len(keys))
-        keys, ends = np.resize(keys, size // 2), np.resize(ends, size // 2 + 1)
-        slots = np.full(size, -1, np.int32)
-        _place(keys[: at[3]], slots)
-        _fill(offsets, data, indptr, codes, letters, ends, keys, slots, at)
-    return indptr, codes[: at[2]].copy(), ends[: at[3] + 1], letters[: ends[at[3]]]
-
-
 @compiled(nogil=True)
-def _place(keys: Any, slots: Any) -> None:
-    """Fill a hash table with linear probing, whose size is a power of two: number of a piece by slot, or -1."""
-    mask = np.uint64(len(slots) - 1)
-    for code in range(len(keys)):
-        slot = keys[code] * _PRIME >> _SHIFT & mask
-        while slots[slot] >= 0:
-            slot = (slot + _ONE) & mask
-        slots[slot] = code
-
-
-# fmt: off
-@compiled(nogil=True)
-def _fill(
-    offsets: Any, data: Any, indptr: Any, codes: Any, letters: Any, ends: Any, keys: Any, slots: Any, at: Any
-) -> None:
-    """Continue until ``keys`` is full: ``at`` has document, byte, number of codes, and number of distinct pieces."""
-    # fmt: on
-    mask = np.uint64(len(slots) - 1)
-    m, i, used, known = at[0], np.uint64(at[1]), np.uint64(at[2]), at[3]
-    while m < len(offsets) - 1 and known < len(keys):
-        stop = np.uint64(offsets[m + 1])
-        while i < stop and known < len(keys):
-            start = end = np.uint64(ends[known])
-            key = _ZERO
-            while i < stop:
-                letter = _LETTERS[data[i]]
-                i += _ONE
-                if letter == 0:
-                    break
-                letters[end] = letter
-                key = key << _BYTE | letter
-                end += _ONE
-            if end > start:
-                key = key if end - start <= _IN_KEY else _long_key(letters, start, end)
-                slot = key * _PRIME >> _SHIFT & mask
-                code = slots[slot]
-                while code >= 0 and not _is(code, key, start, end, keys, ends, letters):
-                    slot = (slot + _ONE) & mask
-                    code = slots[slot]
-                if code < 0:
-                    code = slots[slot] = known
-                    keys[known], ends[known + 1] = key, end
-                    known += 1
-                codes[used] = code
-                used += _ONE
-        if i >= stop:
-            m += 1
-            indptr[m] = used
-    at[0], at[1], at[2], at[3] = m, i, used, known
-
-
-@compiled(nogil=True, internal=True)
-def _long_key(letters: Any, start: Any, end: Any) -> Any:
-    """Hash of a piece that does not fit into a key. Its first byte differs from that of all pieces."""
-    key = end - start
-    for j in range(start, end):
-        key = (key ^ letters[j]) * _PRIME
-    return key >> _BYTE | _LONG
-
-
-@compiled(nogil=True, internal=True)
-def _is(code: int, key: Any, start: Any, end: Any, keys: Any, ends: Any, letters: Any) -> Any:
-    """Return whether piece ``code`` is ``letters[start:end]``, with the key ``key``."""
-    if keys[code] != key or end - start <= _IN_KEY:
-        return keys[code] == key
-    same, first, length = _ZERO, np.uint64(ends[code]), end - start
-    while same < length and letters[first + same] == letters[start + same]:
-        same += _ONE
-    return same == length == np.uint64(ends[code + 1]) - first
-
-
-@compiled(nogil=True)
-def _with_words(indptr: Any, codes: Any, starts: Any, lengths: Any, words: Any) -> Any:
-    """Replace each piece by its words, ``words[starts[piece]:][:lengths[piece]]``; return indptr and codes."""
-    size = 0
-    for piece in codes:
-        size += lengths[piece]
-    ends, found, used = np.zeros(len(indptr), np.int64), np.empty(size, np.int32), 0
+def _with_words(indptr: Any, codes: Any, only: Any, starts: Any, lengths: Any, words: Any) -> Any:
+    """Replace each piece by its ``only`` word, or ``words[starts[piece]:][:lengths[piece]]``: indptr and codes."""
+    size, ends, used = 0, np.zeros(len(indptr), np.int64), np.uint64(0)
+    for i in range(len(codes)):
+        size += lengths[np.uint64(codes[i])]
+    found = np.empty(size, np.int32)
     for m in range(len(indptr) - 1):
-        for i in range(indptr[m], indptr[m + 1]):
-            first = starts[codes[i]]
-            for j in range(first, first + lengths[codes[i]]):
-                found[used] = words[j]
-                used += 1
+        for i in range(np.uint64(indptr[m]), np.uint64(indptr[m + 1])):
+            piece = np.uint64(codes[i])
+            if only[piece] >= 0:
+                found[used] = only[piece]
+                used += np.uint64(1)
+            else:
+                for j in range(starts[piece], starts[piece] + lengths[piece]):
+                    found[used] = words[j]
+                    used += np.uint64(1)
         ends[m + 1] = used
     return ends, found
 
@@ -190,7 +105,7 @@ def _with_words(indptr: Any, codes: Any, starts: Any, lengths: Any, words: Any) 
 def _words_of(pieces: Any, form: Form) -> tuple[NDArray[np.int32], NDArray[np.int32], Any]:
     """Return the start and the number of the words of each piece in a dictionary array of words."""
     plain = np.asarray(pc.string_is_ascii(pieces))
-    lists = _split_beyond_ascii(pieces.filter(pa.array(~plain)), form)
+    lists = _split_once(pieces.filter(pa.array(~plain)), form)
     words = pa.concat_arrays([pieces.filter(pa.array(plain)), lists.flatten()])
     starts, lengths = np.cumsum(plain, dtype=np.int32) - np.int32(1), np.ones(len(pieces), np.int32)
     starts[~plain] = plain.sum() + np.asarray(lists.offsets)[:-1]
@@ -198,24 +113,45 @@ def _words_of(pieces: Any, form: Form) -> tuple[NDArray[np.int32], NDArray[np.in
     return starts, lengths, words.dictionary_encode()
 
 
+def _split_once(pieces: Any, form: Form) -> Any:
+    """As ``_split_beyond_ascii``, but only for pieces that no text before had."""
+    known, lists = _KNOWN.get(form, _NOTHING)
+    if len(known) > _MOST_KNOWN:
+        known, lists = _NOTHING
+    places = pc.index_in(pieces, value_set=known)
+    if places.null_count:
+        new = pieces.filter(places.is_null())
+        known, lists = (
+            pa.concat_arrays(both) for both in ((known, new), (lists, _split_beyond_ascii(new, form)))
+        )
+        _KNOWN[form] = known, lists
+        places = pc.index_in(pieces, value_set=known)
+    return lists.take(places)
+
+
 def _split_beyond_ascii(pieces: Any, form: Form) -> Any:
     """Return the words of each piece as a list array that starts at offset 0."""
     seen = pc.replace_substring_regex(pieces, _INVISIBLE, "")
-    ordered = (_MANY_MARKS.sub(_with_ordered_marks, piece) for piece in seen.to_pylist())
-    composed = [unicodedata.normalize(form, piece) for piece in ordered]
-    lists = pc.split_pattern_regex(pa.array(composed, pa.string()), _SEPARATORS)
+    if pc.max(pc.utf8_length(seen)).as_py() >= _MANY:
+        ordered = (_MANY_MARKS.sub(_with_ordered_marks, piece) for piece in seen.to_pylist())
+        seen = pa.array(ordered, pa.string())
+    lists = pc.split_pattern_regex(_in_one_text(seen, partial(_normal, form)), _SEPARATORS)
     words = lists.flatten()
     odd = pc.invert(pc.match_substring_regex(words, _BEGINNING))
     words = pc.replace_with_mask(words, odd, pc.replace_substring_regex(words.filter(odd), _MARKS, ""))
-    beyond = pc.invert(pc.string_is_ascii(words))
     # Lower-case word by word, because the form of a Greek sigma depends on its context. Normalize again, because a
     # lower-case letter may have a composed form that its capital lacks.
-    lowered = [unicodedata.normalize(form, word.replace("İ", "i").lower()) for word in words.filter(beyond).to_pylist()]
-    words = pc.replace_with_mask(pc.ascii_lower(words), beyond, pa.array(lowered, pa.string()))
+    words = _in_one_text(words, lambda text: _normal(form, text.replace("İ", "i").lower()))
     real = np.asarray(pc.not_equal(words, ""))
     kept = np.concatenate([[0], np.cumsum(real)])
     offsets = kept[np.asarray(lists.offsets)].astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), words.filter(pa.array(real)))
+
+
+def _in_one_text(pieces: Any, change: Callable[[str], str]) -> Any:
+    """Change an Arrow array of strings, joined by line ends: these are in no piece, and end the context of letters."""
+    text = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(pieces)], pa.int32()), pieces), "\n")[0]
+    return pa.array(change(text.as_py()).split("\n"), pa.string())
 
 
 def _with_ordered_marks(run: re.Match[str]) -> str:
@@ -239,11 +175,11 @@ def _count(indptr: Any, codes: Any, places: Any, distinct: Any, counts: Any, end
     used = 0
     for m in range(len(indptr) - 1):
         first = used
-        for j in range(indptr[m], indptr[m + 1]):
-            code = codes[j]
+        for j in range(np.uint64(indptr[m]), np.uint64(indptr[m + 1])):
+            code = np.uint64(codes[j])
             place = places[code]
             if place >= first:
-                counts[place] += 1
+                counts[np.uint64(place)] += 1
             else:
                 places[code] = used
                 distinct[used] = code
