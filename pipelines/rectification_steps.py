@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
@@ -46,7 +46,8 @@ from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.parameters import prior_of
 
-END, OTHER = "end", "other"
+#: Names of stops; ``CHOSEN`` is that of `fit`.
+END, OTHER, CHOSEN = "end", "other", "1e-4"
 #: Added to a seed for *other*.
 APART = 100
 
@@ -109,26 +110,30 @@ def rows_of(counts: sparse.csr_array, n_topics: int, seed: int, stops: Sequence[
             }
 
 
-def table(rows: Sequence[Row]) -> str:
-    """Each stop of a corpus and K, and of all: measures minus those at the end, seed by seed."""
+def tables(rows: Sequence[Row]) -> str:
+    """Measures minus those at the end, seed by seed: in the mean of all, then of the ``CHOSEN`` stop, then of each."""
     ends = {(row["corpus"], row["K"], row["seed"]): row for row in rows if row["stop"] == END}
     groups: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
-        for cell in ((row["corpus"], row["K"]), ("all", "")):
+        for cell in (("all", ""), (row["corpus"], row["K"])):
             groups.setdefault((*cell, row["stop"]), []).append(row)
-    lines = []
-    for key, several in sorted(groups.items(), key=lambda each: each[0][0] == "all"):
-        pairs = [(row, ends[row["corpus"], row["K"], row["seed"]]) for row in several]
-        changes = (
-            shown([difference(name, *pair) for pair in pairs], 2 if name == "perplexity" else 3)
-            for name in SHORT
-        )
-        names = ("rectified", "l1", "infer_seconds", "polish_seconds")
-        steps, l1, *seconds = (spread([row[name] for row in several], 2) for name in names)
-        lines.append([*key, len(several), steps, l1, *changes, *seconds])
+    lines = {key: [*key, len(several), *_cells(several, ends)] for key, several in groups.items()}
     labels = [f"{label}, %" if name == "perplexity" else label for name, label in SHORT.items()]
-    header = ["corpus", "K", "stop", "seeds", "steps", "L1", *labels, "CPU s of infer", "of polish"]
-    return markdown(header, lines, text=3)
+    header = ["corpus", "K", "stop", "runs", "steps", "L1", *labels, "CPU s of infer", "of polish"]
+    parts = (
+        [line for key, line in lines.items() if key[0] == "all"],
+        [line for key, line in lines.items() if key[0] != "all" and key[2] in (OTHER, CHOSEN)],
+        [line for key, line in lines.items() if key[0] != "all"],
+    )
+    return "\n\n".join(markdown(header, part, text=3) for part in parts)
+
+
+def _cells(rows: Sequence[Row], ends: Mapping[tuple[object, ...], Row]) -> Iterator[str]:
+    pairs = [(row, ends[row["corpus"], row["K"], row["seed"]]) for row in rows]
+    yield from (spread([row[name] for row in rows], 2) for name in ("rectified", "l1"))
+    for name in SHORT:
+        yield shown([difference(name, *pair) for pair in pairs], 2 if name == "perplexity" else 3)
+    yield from (spread([row[name] for row in rows], 2) for name in ("infer_seconds", "polish_seconds"))
 
 
 @click.command(help=__doc__)
@@ -142,7 +147,7 @@ def main(
     out: Path, corpora: tuple[str, ...], words: int, topics: list[int], seeds: int, stops: list[str], quick: bool
 ) -> None:  # fmt: skip
     if quick:
-        corpora, words, topics, seeds, stops = (f"nips={NIPS}",), 300, [5], 1, ["0", "5", "1e-3"]
+        corpora, words, topics, seeds, stops = (f"nips={NIPS}",), 300, [5], 1, ["0", "5", CHOSEN]
     read, used = {}, {}
     for named in corpora:
         source, _, part = named.partition("@")
@@ -163,8 +168,8 @@ def main(
         for name, n_topics, seed in product(read, topics, range(seeds))
         for row in found[name, n_topics, seed]
     ]
-    publish(out, "rectification_steps", rows, table(rows), used)
-    click.echo(table(rows))
+    publish(out, "rectification_steps", rows, tables(rows), used)
+    click.echo(tables(rows))
 
 
 if __name__ == "__main__":
