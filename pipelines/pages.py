@@ -40,6 +40,7 @@ PAGES = tuple(
         "docs/findings/near_ties.md",
         "docs/findings/noise_removal.md",
         "docs/findings/one_pass.md",
+        "docs/findings/rectification_steps.md",
         "docs/findings/size_corrected_metrics.md",
         "docs/findings/update_steps.md",
     )

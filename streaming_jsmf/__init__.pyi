@@ -206,8 +206,8 @@ class _Options12(TypedDict, total=False):
     rectify: Literal["enn", "ap", "palm", "ipalm", "none"]
     max_iterations: int
     max_iter: int
-    tolerance: float
-    tol: float
+    tolerance: float | None
+    tol: float | None
     anchor_min_df: float | None
     acceleration: Literal["momentum", "none"]
     missing_mass: Literal["uniform", "marginals"]
@@ -440,7 +440,7 @@ class LRJSMF(_LRJSMF):
         alpha0: float | Literal["auto"] = ...,
         rectify: Rectifier = ...,
         max_iterations: int = ...,
-        tolerance: float = ...,
+        tolerance: float | None = ...,
         anchor_min_df: float | None = ...,
         acceleration: Acceleration = ...,
         missing_mass: MissingMass = ...,

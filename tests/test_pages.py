@@ -25,6 +25,7 @@ from pipelines import (
     near_ties,
     one_pass,
     over_complete,
+    rectification_steps,
     softclique,
     stod_any_k,
     stod_fig1,
@@ -114,6 +115,7 @@ MAKERS: dict[str, Callable[[Rows], str]] = {
     "near_ties": near_ties.table,
     "tod_dense": tod_dense.table,
     "update_steps": update_steps.table,
+    "rectification_steps": rectification_steps.tables,
     "stod_any_k": stod_any_k.tables,
     "fig4_groups": lambda rows: lr_jsmf_fig4.group_table(rows, (4, 5)),
 }

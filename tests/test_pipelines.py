@@ -419,6 +419,7 @@ SCRIPTS = {
     "quality": ("quality", ".svg", 2 * sum(len(quality_tables.STEPS[name]) for name in quality.QUICK)),
     "over_complete": ("over_complete", "", 2),
     "update_steps": ("update_steps", "", 5 + 1),
+    "rectification_steps": ("rectification_steps", "", 2 + 3),
     "later_papers": ("later_papers", "", 2 * 8 + (2 + 1) * 5 + 2 * 6),
     "coherence_repetition": ("coherence_repetition", ".svg", 2 * (len(stod_fig2.METHODS) + 1 + 4)),
 }
@@ -519,6 +520,16 @@ def check_over_complete(out: Path) -> None:
     )  # of K, and of all
 
 
+def check_rectification_steps(out: Path) -> None:
+    end, other, none, printed, early = pq.read_table(out / "rectification_steps.parquet").to_pylist()
+    assert (none["rectified"], printed["rectified"]) == (0, 5)
+    assert 5 < early["rectified"] < end["rectified"]
+    assert end["l1"] == 0
+    assert early["l1"] < none["l1"]
+    assert other["perplexity"] == pytest.approx(end["perplexity"], rel=0.01)
+    assert [len(table) for table in tables_in(out / "rectification_steps.md")] == [5, 2, 5]
+
+
 def check_softclique(out: Path) -> None:
     coherence, times = tables_in(out / "softclique.md")[:2]
     assert [row["method"] for row in coherence] == ["FAW", "SC", "LR-JSMF", "random words"]
@@ -535,6 +546,7 @@ CHECKS = {
     "softclique": check_softclique,
     "quality": check_quality,
     "over_complete": check_over_complete,
+    "rectification_steps": check_rectification_steps,
 }
 
 

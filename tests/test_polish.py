@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 
-from streaming_jsmf import infer
+from streaming_jsmf import fit, infer
 from streaming_jsmf.cli.main import cli
 from streaming_jsmf.config import InferSettings, PolishSettings, ScanSettings, StodSettings
 from streaming_jsmf.corpus import open_corpus
@@ -514,12 +514,14 @@ def test_a_model_of_another_algorithm_is_another_model(monkeypatch, corpus):
 
 
 def test_the_verb_and_fit_agree(tmp_path, corpus):
-    """``fit`` is scan, infer and polish; without polish it is what ``infer`` makes."""
+    """``fit`` is scan, infer and polish, with the tolerance that its model records."""
     run = CliRunner()
     options = ["--steps", "4", "--held-out", "20", "--scheduler", "synchronous"]
+    fitting = ["--topics", str(TOPICS), "--scheduler", "synchronous"]
     for arguments in (
         ["fit", str(corpus), str(tmp_path / "fitted"), "--topics", str(TOPICS), *options],
-        ["fit", str(corpus), str(tmp_path / "plain"), "--topics", str(TOPICS), "--no-polish"],
+        ["fit", str(corpus), str(tmp_path / "plain"), *fitting, "--no-polish", "--tolerance", "1e-4"],
+        ["fit", str(corpus), str(tmp_path / "end"), *fitting, "--no-polish"],
         ["polish", str(tmp_path / "plain"), str(corpus), str(tmp_path / "polished"), *options],
     ):
         outcome = run.invoke(cli, arguments)
@@ -530,3 +532,19 @@ def test_the_verb_and_fit_agree(tmp_path, corpus):
     assert fitted.provenance["fingerprint"] == polished.provenance["fingerprint"]
     assert "polish" not in read_model(tmp_path / "plain").metrics
     assert not [path for path in tmp_path.iterdir() if path.name.endswith(".partial")]
+    alone = read_model(tmp_path / "end")
+    assert (fitted.settings["tolerance"], alone.settings["tolerance"]) == (1e-4, 1e-5)
+    steps = [model.metrics["rectification"] for model in (fitted, alone)]
+    assert steps[0]["iterations"] < steps[1]["iterations"]
+    assert 1e-5 < steps[0]["change"] < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("options", "used"),
+    [({}, 1e-4), ({"tolerance": 1e-3}, 1e-3), ({"rectify": "palm"}, 1e-5), ({"acceleration": "none"}, 1e-5)],
+)
+def test_only_the_default_rectification_stops_early_before_polish(options, used, tmp_path, corpus):
+    for polished, tolerance in ((True, used), (False, options.get("tolerance", 1e-5))):
+        path = tmp_path / f"{polished}"
+        fit(corpus, path, TOPICS, moments=tmp_path / "moments", polish=polished, steps=1, **options)
+        assert read_model(path, ()).settings["tolerance"] == tolerance

@@ -273,7 +273,7 @@ def _rectified(method: Method, moments: Moments, settings: InferSettings, seed: 
         pairs = rand_eig.rand_eig(times, size, settings.n_topics, method.power, seed, shift)
     else:
         pairs = moments.eigenpairs(settings.n_topics)
-    stop = {"max_iterations": settings.max_iterations, "tolerance": settings.tolerance}
+    stop = {"max_iterations": settings.max_iterations, "tolerance": settings.stops_below}
     if method.rectify == "dc":
         return diagonal_completion(moments.cooccurrence(), settings.n_topics, seed=moments.settings.seed)
     if method.rectify == "dykstra":

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from streaming_jsmf.config.fields import Settings, seed_setting, setting
 from streaming_jsmf.errors import InputError, option
@@ -31,6 +31,10 @@ AUTO: Literal["auto"] = "auto"
 
 #: Largest ``alpha0`` that is accepted, 20 times the largest that is ever estimated.
 LARGEST_ALPHA0 = 1000.0
+
+#: Relative change of the matrix at which rectification stops: alone, and before polish, whose topics stay as good
+#: (docs/findings/rectification_steps.md).
+TOLERANCE, TOLERANCE_BEFORE_POLISH = 1e-05, 1e-04
 
 #: Share of its row sum that an anchor word keeps after rectification.
 ANCHOR_ROW_SUM = 0.1
@@ -106,7 +110,8 @@ class InferSettings(Settings):
     max_iterations
         Maximum number of rectification steps.
     tolerance
-        Stop rectification when the relative change of the matrix in one step is below this value.
+        Stop rectification when the relative change of the matrix in one step is below this value. A model
+        records the value that was used.
     anchor_min_df
         Minimum document frequency of an anchor word: a number of documents, or a share of them if below 1. 0
         allows any word, as in the papers.
@@ -140,7 +145,13 @@ class InferSettings(Settings):
     n_topics: int = _topics()
     rectify: Rectifier = _rectification("enn", moved=_MOVED_RECTIFIERS)
     max_iterations: int = _rectification(150, ge=1, aliases=("max_iter",))
-    tolerance: float = _rectification(1e-05, ge=0, lt=1, aliases=("tol",))
+    tolerance: float | None = _rectification(
+        None,
+        absent=f"{TOLERANCE:.0e}; {TOLERANCE_BEFORE_POLISH:.0e} for enn in fit, before polish",
+        ge=0,
+        lt=1,
+        aliases=("tol",),
+    )
     anchor_min_df: float | None = _anchors(
         None, absent="1 % of the documents, at least 20", metavar="NUMBER|SHARE", ge=0
     )
@@ -206,6 +217,21 @@ class InferSettings(Settings):
     def anchor_groups(self) -> tuple[tuple[str, ...], ...]:
         """``anchor_words`` as tuples of words, one for each topic."""
         return tuple((group,) if isinstance(group, str) else tuple(group) for group in self.anchor_words)
+
+    @property
+    def stops_below(self) -> float:
+        """``tolerance``, or that of an inference without polish."""
+        return TOLERANCE if self.tolerance is None else self.tolerance
+
+    def before_polish(self) -> Self:
+        """The settings if polish follows at once."""
+        if self.tolerance is not None or (self.rectify, self.acceleration) != ("enn", "momentum"):
+            return self
+        return replace(self, tolerance=TOLERANCE_BEFORE_POLISH)
+
+    def fields(self) -> dict[str, Any]:
+        """The settings as plain JSON values, with the tolerance that is used."""
+        return {**super().fields(), "tolerance": self.stops_below}
 
     def shrinkage(self, n_documents: int) -> float:
         """The shrinkage of anchor rows, in documents, for a corpus of ``n_documents``."""

@@ -65,7 +65,7 @@ class LRJSMF(TopicEstimator):
     alpha0: float | Literal["auto"] = setting(AUTO, gt=0)
     rectify: Rectifier = InferSettings.rectify
     max_iterations: int = InferSettings.max_iterations
-    tolerance: float = InferSettings.tolerance
+    tolerance: float | None = InferSettings.tolerance
     anchor_min_df: float | None = InferSettings.anchor_min_df
     acceleration: Acceleration = InferSettings.acceleration
     missing_mass: MissingMass = InferSettings.missing_mass

@@ -47,6 +47,7 @@ from streaming_jsmf.linalg.compiled import (
     maximum,
     multiply,
     multiply_add,
+    replaced,
     running,
     store,
     total,
@@ -299,30 +300,7 @@ def mixed(state: np.uint64) -> np.uint64:
 
 
 @internal
-def _draw(shares: Single, ends: Single, state: np.uint64, chosen: Integers) -> np.uint64:
-    """Draw a topic for each word in proportion to its shares; return the state of the generator."""
-    # The cumulative sum goes through topics k, k + LANE, k + 2 LANE, ... (a column), then through those of k + 1. Loops
-    # that end at a random place are slow, so all columns, and all topics of a column, are compared.
-    for j in range(chosen.size):
-        share, sums = shares[j], fill(_ZERO)
-        for k in range(0, share.size, LANE):
-            sums = add(sums, load(share, k))
-        ends_of_columns = running(sums)
-        store(ends, 0, ends_of_columns)
-        state += INCREMENT
-        limit = np.float32(np.int64(mixed(state) >> _UPPER)) * _UNIT * ends[LANE - 1]
-        column = min(at_most(ends_of_columns, limit), LANE - 1)
-        reached, place = ends[max(column, 1) - 1] * np.float32(column > 0), column
-        for k in range(column, share.size, LANE):
-            reached += share[k]
-            place += LANE * (reached <= limit)
-        # Rounding may leave no topic beyond the limit, once in millions of draws.
-        chosen[j] = place if place < share.size else column
-    return state
-
-
-@internal
-def _exclude_own(
+def _shares_of_others(
     ids: NDArray[Any],
     counts: Single,
     topics: Single,
@@ -330,23 +308,47 @@ def _exclude_own(
     prior: Single,
     chosen: Integers,
     shares: Single,
+    columns: Single,
 ) -> None:
-    """Exclude the tokens of each word from the weight of the topic that was drawn for them."""
+    """Compute the token shares of each word given the topics ``chosen`` for the others (-1: none), and ``columns``.
+
+    Column c of a word is the sum of its shares of topics c, c + LANE, c + 2 LANE, ...
+    """
     for j in range(ids.size):
-        own = chosen[j]
+        row, share, own, sums = topics[ids[j]], shares[j], chosen[j], fill(_ZERO)
         # Rounding must not leave less than the prior.
-        shares[j, own] = topics[ids[j], own] * max(weights[own] - counts[j], prior[own])
+        others = row[own] * max(weights[own] - counts[j], prior[own])
+        for k in range(0, weights.size, LANE):
+            values = replaced(multiply(load(row, k), load(weights, k)), own - k, others)
+            store(share, k, values)
+            sums = add(sums, values)
+        store(columns[j], 0, sums)
 
 
 @internal
-def _add_up(shares: Single, scales: Single) -> None:
-    """Set ``scales`` to the reciprocals of the sums of the shares of each word."""
-    for j in range(scales.size):
-        share, sums = shares[j], fill(_ZERO)
-        for k in range(0, share.size, LANE):
-            sums = add(sums, load(share, k))
-        scales[j] = total(sums)
-    invert(scales)
+def _draw(shares: Single, columns: Single, ends: Single, state: np.uint64, chosen: Integers) -> np.uint64:
+    """Draw a topic for each word in proportion to its shares; return the state of the generator.
+
+    ``ends`` (2 ``LANE``, a 0 before the middle) is memory.
+    """
+    # The cumulative sum goes through topics k, k + LANE, k + 2 LANE, ... (a column), then through those of k + 1. Loops
+    # that end at a random place are slow, so all columns, and all topics of a column, are compared.
+    for j in range(chosen.size):
+        share, ends_of_columns = shares[j], running(load(columns[j], 0))
+        store(ends, LANE, ends_of_columns)
+        state += INCREMENT
+        mass = ends[2 * LANE - 1]
+        limit = np.float32(np.int64(mixed(state) >> _UPPER)) * _UNIT * mass
+        column = min(at_most(ends_of_columns, limit), LANE - 1)
+        reached, passed = ends[LANE - 1 + column], 0
+        for k in range(column, share.size, LANE):
+            reached += share[k]
+            passed += reached <= limit
+        place = column + LANE * passed
+        # Rounding may leave no topic beyond the limit, once in millions of draws.
+        place = place if place < share.size else column
+        chosen[j] = place if mass > _ZERO else -1
+    return state
 
 
 @compiled(nogil=True)
@@ -368,23 +370,27 @@ def draw_documents(
     sum(alpha) - c_w)). Arguments are those of ``add_documents``; ``keys`` (documents) determine random numbers.
     """
     topic, scales = np.empty(len(shares), np.int64), np.empty(len(shares), np.float32)
-    ends, current = np.empty(LANE, np.float32), np.empty_like(prior)
+    columns, ends = np.empty((len(shares), LANE), np.float32), np.zeros(2 * LANE, np.float32)
+    current = np.empty_like(prior)
     prior_sum, likelihood = added_up(prior), 0.0
     for document in range(indptr.size - 1):
         here = slice(indptr[document], indptr[document + 1])
         ids, numbers, state = words[here], counts[here], mixed(keys[document])
         length, chosen = added_up(numbers), topic[: ids.size]
         first_weights(length, prior, prior_sum, current)
-        first_shares(ids, topics, current, shares, scales)
+        chosen[:] = -1
+        _shares_of_others(ids, numbers, topics, current, prior, chosen, shares, columns)
         for _ in range(rounds - 1):
-            state = _draw(shares, ends, state, chosen)
+            state = _draw(shares, columns, ends, state, chosen)
             current[:] = prior
+            # In a loop of its own, which waits for the draws.
             for j in range(ids.size):
-                if scales[j] > _ZERO:
+                if chosen[j] >= 0:
                     current[chosen[j]] += numbers[j]
-            first_shares(ids, topics, current, shares, scales)
-            _exclude_own(ids, numbers, topics, current, prior, chosen, shares)
-        _add_up(shares, scales[: ids.size])
+            _shares_of_others(ids, numbers, topics, current, prior, chosen, shares, columns)
+        for j in range(ids.size):
+            scales[j] = total(load(columns[j], 0))
+        invert(scales[: ids.size])
         likelihood += log_likelihood(numbers, scales, length + prior_sum, np.inf)
         add_tokens(ids, numbers, document_weight(length, longest), shares, scales, tokens)
     return likelihood

@@ -92,9 +92,13 @@ def _shuffled(builder: Any, vector: Any, places: Any) -> Any:
     return builder.shuffle_vector(vector, vector, ir.Constant(ir.VectorType(_I32, len(places)), list(places)))
 
 
-def _filled(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    vector = ir.Constant(context.get_value_type(signature.return_type), ir.Undefined)
-    return _shuffled(builder, builder.insert_element(vector, arguments[0], _I32(0)), [0] * vector.type.count)
+def _repeated(builder: Any, number: Any, count: int) -> Any:
+    vector = ir.Constant(ir.VectorType(number.type, count), ir.Undefined)
+    return _shuffled(builder, builder.insert_element(vector, number, _I32(0)), [0] * count)
+
+
+def _filled(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    return _repeated(builder, arguments[0], signature.return_type.count)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -164,6 +168,20 @@ def maximum(_: Any, x: Any, y: Any) -> Any:
         return builder.select(builder.fcmp_ordered(">", *arguments), *arguments)
 
     return x(x, y), emit
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def replaced(_: Any, lanes: Any, place: Any, number: Any) -> Any:
+    """The vector with ``number`` in lane ``place``, or unchanged if there is no such lane."""
+
+    def emit(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector, here, value = arguments
+        count = vector.type.count
+        own = _repeated(builder, builder.trunc(here, _I32), count)
+        lane = ir.Constant(own.type, list(range(count)))
+        return builder.select(builder.icmp_signed("==", own, lane), _repeated(builder, value, count), vector)
+
+    return lanes(lanes, place, number), emit
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -85,7 +85,7 @@ def rectify(
 
     options: dict[str, Any] = {
         "max_iterations": settings.max_iterations,
-        "tolerance": settings.tolerance,
+        "tolerance": settings.stops_below,
         "threads": threads,
         "on_iteration": report,
     }
