@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -27,6 +28,11 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 # A process that is killed loses nothing of what it has written, flushed or not; a power cut is not among the tests.
 os.fsync = lambda _: None
 
+# Hundreds of processes are started here, and three workers rewrite the assertions of every module: where no bytecode is
+# stored, each of them compiles all of it again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # Stores are many small files. On a disk each of them waits for the journal, and longer if others write there too: the
 # tests then take twice the time. What must be on a disk, such as a file that is larger than memory, is not among them.
 MEMORY, ENOUGH = Path("/dev/shm"), 4 << 30
@@ -44,6 +50,21 @@ settings.load_profile("quick")
 def pytest_xdist_auto_num_workers() -> int:
     """Half more than the cores, for ``-n auto``: tests wait for processes, servers and the browser."""
     return 3 * (os.cpu_count() or 1) // 2
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Let workers take whole groups of tests, without ``--dist loadgroup``."""
+    if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
+        config.option.dist = "loadgroup"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Group the tests of a module, so that one worker makes what they share; slow ones are spread over the workers."""
+    for item in items:
+        if not any(mark.name in ("slow", "campaign", "xdist_group") for mark in item.iter_markers()):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -230,6 +230,7 @@ def test_fit_of_several_topic_numbers_scans_once_and_resumes(corpus: Path, tmp_p
     assert fewer.code == 0, fewer.err
 
 
+@pytest.mark.slow
 def test_a_fit_to_a_corpus_imports_neither_clusters_nor_readers(corpus: Path, tmp_path: Path) -> None:
     arguments = ["fit", str(corpus), str(tmp_path / "model"), "--topics", "3", "--steps", "2", *SCAN]
     code = f"""
@@ -241,6 +242,7 @@ print("imported:", *{{"distributed", "xarray", "streaming_jsmf.ingestion"}} & sy
     assert ended([sys.executable, "-c", code]).out.endswith("imported:\n")
 
 
+@pytest.mark.slow
 def test_info_on_a_corpus_and_on_shares_imports_neither_numba_nor_pandas(
     corpus: Path, tmp_path: Path
 ) -> None:
@@ -545,6 +547,7 @@ def test_wrong_input_is_refused_in_one_line(
         refused(*case, code=code, folder=places["new"].parent, **places)
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_in_one_line_and_the_scan_resumes(counts: Counts, tmp_path: Path) -> None:
     wide = np.zeros((len(counts), 400), dtype=np.int64)
     wide[:, :N_WORDS] = counts

@@ -20,7 +20,7 @@ from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.ingestion.columns import ColumnSummary, as_type, choose_types, summarize
 from streaming_jsmf.ingestion.sources.protocol import limits
 from streaming_jsmf.ingestion.sources.values import from_python
-from tests.cases import each_once
+from tests.cases import each_once, first_cases
 
 DRAW = random.Random(0)
 TEXTS = [
@@ -148,7 +148,7 @@ def ingested(source: Any, path: Path, **options: Any) -> Any:
 RENAMED = {"ids": "ids_", "counts": "counts_", "topics": "topics__", "topic_shares": "topic_shares_"}
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet", "bags", "folders", "frame"])
+@pytest.mark.parametrize("kind", first_cases(["parquet", "bags", "csv", "folders", "frame"], 2))
 def test_columns_with_the_names_of_results_are_renamed(
     kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -454,7 +454,8 @@ def test_columns_of_added_documents_are_those_of_the_corpus(
         assert [partition.label for partition in store.manifest.partitions] == [label]
 
 
-@pytest.mark.parametrize("scheduler", ["threads", pytest.param("processes", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
 def test_types_do_not_depend_on_how_the_work_is_divided(
     scheduler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,7 @@ from streaming_jsmf.corpus import write
 from streaming_jsmf.inference.perplexity import Completer
 from streaming_jsmf.topics.plan import TopicsPlan
 from streaming_jsmf.topics.store import JsonAttribute
+from tests.cases import first_cases
 from tests.corpora import planted, words, write_corpus
 from tests.stores import scanned
 
@@ -287,6 +288,7 @@ def test_a_grid_search_scans_each_fold_once(tmp_path: Path) -> None:
     assert [open_moments(path).settings.max_topics for path in tmp_path.iterdir()] == [K, K]
 
 
+@pytest.mark.slow
 def test_dask_ml_counts_splits_searches_and_predicts_with_topics(tmp_path: Path) -> None:
     """dask-ml's conventions: its vectorizers and splits before the estimator, its wrapper and its search around it."""
     from dask_ml.feature_extraction.text import CountVectorizer as BagVectorizer
@@ -487,7 +489,7 @@ def test_random_states_are_seeds(state: Any, seed: int, corpus: Path, tmp_path: 
     assert LRJSMF.load(tmp_path / "saved").random_state_ == seed
 
 
-@pytest.mark.parametrize("state", [None, np.random.default_rng(7)])
+@pytest.mark.parametrize("state", first_cases([np.random.default_rng(7), None]))
 def test_a_seed_is_drawn_once_for_all_batches_and_anew_for_each_fit(state: Any) -> None:
     estimator = LRJSMF(K, random_state=state, polish_steps=0, **ONE).partial_fit(COUNTS[:200])
     seed = estimator.random_state_

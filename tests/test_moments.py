@@ -55,6 +55,7 @@ from streaming_jsmf.storage import arrays, large_arrays
 from streaming_jsmf.storage.arrays import read_array, write_array
 from streaming_jsmf.topics.store import read_model
 from tests import reference
+from tests.cases import first_cases
 from tests.corpora import BAD_BAGS, Planted, planted, write_corpus, write_lists
 from tests.outcomes import Command, Outcome, called, refused
 from tests.processes import command, ended
@@ -274,9 +275,7 @@ SIZES = ("--sample-share", "--partition-nonzeros")
 @pytest.mark.parametrize(
     ("verb", "budget", "workers"),
     [
-        ("scan", 440, 3),
-        ("fit", 400, 2),
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("scan", 380, 1), ("choose-k", 500, 3))),
+        *first_cases([("scan", 440, 3), ("fit", 400, 2), ("scan", 380, 1), ("choose-k", 500, 3)]),
     ],
 )
 def test_what_does_not_fit_is_refused_with_what_fits(
@@ -485,11 +484,16 @@ def test_partitions_of_corpora_below_four_billion_nonzeros_stay(
     ("settings", "options"),
     [
         (ScanSettings(max_topics=5, partition_nonzeros=4000, sample_share=0.5), {"correlations": "refined"}),
-        (ScanSettings(max_topics=5, partition_nonzeros=4000), {"anchors": "soft-clique"}),
-        (ScanSettings(max_topics=5, range_finder="halko"), {}),
         (EXACT, {"rectify": "ap"}),
+        *first_cases(
+            [
+                (ScanSettings(max_topics=5, partition_nonzeros=4000), {"anchors": "soft-clique"}),
+                (ScanSettings(max_topics=5, range_finder="halko"), {}),
+            ],
+            0,
+        ),
     ],
-    ids=["sampled", "whole", "halko", "exact"],
+    ids=["sampled", "exact", "whole", "halko"],
 )
 def test_arrays_in_files_have_the_bits_of_those_in_memory(
     settings: ScanSettings, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -258,6 +258,7 @@ def reference(corpus: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_reference_is_worth_comparing_with(reference: Path, corpus: Path, tmp_path: Path) -> None:
     shown = described(reference)
     assert shown["complete"]
@@ -437,11 +438,8 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("draw", "schedulers"),
     [
-        (0, ("threads", "synchronous")),
-        *(
-            pytest.param(draw, ("threads", "synchronous", "processes", "cluster"), marks=mark)
-            for draw, mark in ((3, pytest.mark.slow), (2, pytest.mark.campaign))
-        ),
+        pytest.param(draw, ("threads", "synchronous", "processes", "cluster"), marks=mark)
+        for draw, mark in ((3, pytest.mark.slow), (2, pytest.mark.campaign))
     ],
 )
 def test_no_result_depends_on_how_it_is_run(

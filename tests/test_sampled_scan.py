@@ -219,6 +219,7 @@ def test_panels_on_threads_come_in_order_and_raise_what_fails() -> None:
     assert set(names) == {threading.current_thread().name}
 
 
+@pytest.mark.slow
 def test_more_documents_take_error_away(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "c", RICH, row_group_rows=100)
     errors = []

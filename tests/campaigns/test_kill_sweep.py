@@ -18,8 +18,6 @@ SEED = 14
 
 #: Slow run: the last operations, random earlier ones, and second kills during the rerun; all operations by hand.
 LAST, DRAWN, TWICE = 4, 2, {False: 1, True: 3}
-#: Case of the default run; others are interrupted or killed in the tests of their verbs.
-DEFAULT = "transform-overwrite"
 #: Cases that the slow run interrupts: one of each way to finish.
 INTERRUPTED = (
     *("ingest", "simulate", "scan-third-moment", "follow", "infer", "fit-texts", "polish-overwrite"),
@@ -54,20 +52,6 @@ def operations_tried(clean: Undisturbed, seed: str, every: bool) -> list[int]:
         return numbers
     others = numbers[:-LAST]
     return sorted(random.Random(seed).sample(others, min(DRAWN, len(others)))) + numbers[-LAST:]
-
-
-@pytest.mark.parametrize("case", [case for case in CASES if case.name == DEFAULT], ids=str)
-def test_a_command_that_is_killed_late_is_finished_by_itself(case: Case, served: Server) -> None:
-    clean = undisturbed(case, served)
-    rng = random.Random(f"{SEED} {case}")
-    wrong = {}
-    # The second kill is near the end: results exist, but cleanup is not complete.
-    last = len(clean.operations)
-    for number in (rng.randrange(clean.first, last), rng.randrange(last - 8, last)):
-        served.place(clean.start)
-        assert served.run(case.command, kill_at=number) == -9
-        wrong[number] = left_after(case, clean, served)
-    assert not any(wrong.values()), named(wrong, clean)
 
 
 @pytest.mark.parametrize("every", FEW_AND_ALL)
