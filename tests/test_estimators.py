@@ -177,7 +177,7 @@ KINDS: dict[str, Callable[[Path], Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", first_cases(KINDS, 6))
 def test_whatever_the_counts_come_as_the_bits_are_those_of_the_corpus(
     kind: str, corpus: Path, models: dict[type, Any]
 ) -> None:

@@ -330,6 +330,7 @@ def test_too_little_memory_is_refused_before_it_begins(folder: Path, store: Path
     require_untouched(store, folder / "of-a")
 
 
+@pytest.mark.slow
 def test_a_killed_command_leaves_the_store_of_before_and_resumes(
     folder: Path, store: Path, read: list[str]
 ) -> None:

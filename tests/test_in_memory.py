@@ -272,6 +272,7 @@ def test_texts_are_ingested_and_fitted_without_pandas(tmp_path: Path) -> None:
     finished([sys.executable, "-c", WITHOUT_PANDAS.format(source=str(tmp_path / "a.csv"), **places)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a.parquet", pytest.param("b.arrow", marks=pytest.mark.slow)])
 def test_files_with_periods_of_pandas_are_read_by_a_process_that_has_not_imported_it(
     name: str, tmp_path: Path
@@ -579,7 +580,7 @@ def test_pyldavis_draws_it(model: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("n_topics", [1, 2])
+@pytest.mark.parametrize("n_topics", first_cases([1, 2]))
 def test_pyldavis_draws_one_topic_and_two(n_topics: int) -> None:
     pyldavis = pytest.importorskip("pyLDAvis", reason="pyLDAvis is not installed")
     model = sj.fit(TEXTS, None, n_topics, polish=False)

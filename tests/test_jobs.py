@@ -555,6 +555,7 @@ WORDS = {"SIGINT": "interrupted", "SIGTERM": "terminated"}
 LOCK = ".store.lock.json"
 
 
+@pytest.mark.slow
 def test_a_signal_ends_a_command_whatever_it_meets(tmp_path: Path) -> None:
     done = ended([sys.executable, "-m", "tests.interrupted", str(tmp_path)])
     found = json.loads(done.out)

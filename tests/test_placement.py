@@ -229,20 +229,8 @@ def test_all_fits_have_one_digest(fits: int, tmp_path: Path) -> None:
 #: Factors wide enough for BLAS to use several threads if it may: with small matrices it never does.
 SETTINGS = ("--max-topics", "40", "--partition-nonzeros", "9000", "--third-moment")
 
-#: Clusters over TCP are in the default run elsewhere, threads below.
-EXECUTIONS = [
-    ("processes", 1),
-    *(
-        pytest.param(scheduler, workers, marks=pytest.mark.slow)
-        for scheduler, numbers in (
-            ("synchronous", (1,)),
-            ("threads", (3,)),
-            ("processes", (2,)),
-            ("cluster", (2,)),
-        )
-        for workers in numbers
-    ),
-]
+#: Scans in processes and on clusters are in the default run elsewhere, threads below.
+EXECUTIONS = [("synchronous", 1), ("threads", 3), ("processes", 1), ("processes", 2), ("cluster", 2)]
 
 
 @pytest.fixture(scope="module")
@@ -277,6 +265,7 @@ def scan_in_a_process(corpus: Path, store: Path, *options: str, **environment: s
     finished(command("scan", corpus, store, *SETTINGS, *options), **environment)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scheduler", "workers"), EXECUTIONS)
 def test_the_scheduler_changes_no_bit(
     scheduler: str,

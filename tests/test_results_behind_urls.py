@@ -90,7 +90,7 @@ def bytes_at(place: str | Path, folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("scheme", ["memory", pytest.param("s3", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", first_cases(NAMES, 2))
 def test_shares_have_the_bytes_of_local_ones(
     name: str, scheme: str, local: Path, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -162,6 +162,7 @@ def test_the_model_follows_its_source(folder: Path, change: str) -> None:
         assert digests(folder / "fresh") == digests(folder / "model.moments")
 
 
+@pytest.mark.slow
 def test_a_corpus_that_has_grown_is_one_corpus(folder: Path) -> None:
     """Evaluate, report, choose-k and info say what they say of a model that was fitted at once."""
     model, corpus, moments = (folder / name for name in ("model", "model.corpus", "model.moments"))
