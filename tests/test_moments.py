@@ -536,8 +536,13 @@ def test_a_full_temporary_folder_is_named(
     assert called("scan", corpus_path, tmp_path / "m", "--max-topics", 5).code == 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("n_words", "topics"), [(30_000, 50), (30_000, 100), (60_000, 50)])
+@pytest.mark.parametrize(
+    ("n_words", "topics"),
+    [
+        pytest.param(30_000, 100, marks=pytest.mark.slow),
+        *(pytest.param(*sizes, marks=pytest.mark.campaign) for sizes in ((30_000, 50), (60_000, 50))),
+    ],
+)
 def test_the_memory_of_an_inference_is_known_before_the_scan(
     n_words: int, topics: int, tmp_path: Path
 ) -> None:

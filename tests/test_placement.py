@@ -207,7 +207,7 @@ for fit in range(first, first + number):
 
 @pytest.mark.parametrize(
     "fits",
-    [pytest.param(2, marks=pytest.mark.slow), pytest.param(10, marks=pytest.mark.campaign)],
+    [pytest.param(1, marks=pytest.mark.slow), pytest.param(10, marks=pytest.mark.campaign)],
 )
 def test_all_fits_have_one_digest(fits: int, tmp_path: Path) -> None:
     """Kernels compiled on the spot, twice, and read from either cache; one thread and two."""
@@ -427,8 +427,11 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("draw", "schedulers"),
     [
-        pytest.param(draw, ("threads", "synchronous", "processes", "cluster"), marks=mark)
-        for draw, mark in ((3, pytest.mark.slow), (2, pytest.mark.campaign))
+        pytest.param(0, ("threads", "synchronous"), marks=pytest.mark.slow),
+        *(
+            pytest.param(draw, ("threads", "synchronous", "processes", "cluster"), marks=pytest.mark.campaign)
+            for draw in (2, 3)
+        ),
     ],
 )
 def test_no_result_depends_on_how_it_is_run(

@@ -572,7 +572,7 @@ def killed_at_random(line: Any, draw: np.random.Generator, seconds: float) -> in
     return kills
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_thirty_days_of_a_stream(tmp_path: Path) -> None:
     """Topics drift, one ends and another begins, documents are withdrawn, and commands are killed once or twice."""
     draw, news = np.random.default_rng(5), tmp_path / "news"
