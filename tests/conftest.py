@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -52,19 +53,27 @@ def pytest_xdist_auto_num_workers() -> int:
     return 3 * (os.cpu_count() or 1) // 2
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Let workers take whole groups of tests, without ``--dist loadgroup``."""
-    if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
-        config.option.dist = "loadgroup"
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give tests that share what is expensive to one worker, for ``--dist loadgroup``.
+
+    The marker of pytest-xdist 3.8 for this changes ids of tests, which pytest 9.2 does not let it change.
+    """
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    scheduler = LoadScopeScheduling(config, log)
+    scheduler._split_scope = group_of
+    return scheduler
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Group the tests of a module, so that one worker makes what they share; slow ones are spread over the workers."""
-    for item in items:
-        if not any(mark.name in ("slow", "campaign", "xdist_group") for mark in item.iter_markers()):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+def group_of(test: str) -> str:
+    """All tests of the lab, because they share its hosts; those of a case of kills; any other test alone."""
+    module, _, name = test.partition("::")
+    if module.endswith("test_lab.py"):
+        return module
+    return f"{module}::{name.partition('[')[2]}" if module.endswith("test_kill_sweep.py") else test
 
 
 @pytest.hookimpl(wrapper=True)

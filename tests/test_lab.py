@@ -25,7 +25,6 @@ from tests.verbs import RESULTS, digests, lines, texts
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.xdist_group("lab"),
     pytest.mark.skipif(bool(missing()), reason=f"separates hosts: {missing()}"),
 ]
 

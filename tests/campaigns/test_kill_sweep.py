@@ -23,8 +23,7 @@ INTERRUPTED = (
     *("ingest", "simulate", "scan-third-moment", "follow", "infer", "fit-texts", "polish-overwrite"),
     *("evaluate", "transform-zarr", "report-overwrite", "documents"),
 )
-#: Both tests of a case need its undisturbed run.
-EACH = [pytest.param(case, id=case.name, marks=pytest.mark.xdist_group(f"kill {case}")) for case in CASES]
+EACH = [pytest.param(case, id=case.name) for case in CASES]
 
 #: Cases whose finished results are damaged.
 DAMAGED = ("ingest", "simulate", "transform-file", "transform-directory", "transform-zarr")
