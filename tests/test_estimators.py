@@ -191,7 +191,7 @@ def test_whatever_the_counts_come_as_the_bits_are_those_of_the_corpus(
             np.testing.assert_array_equal(getattr(X, name), getattr(before, name))
 
 
-@ENGINES
+@pytest.mark.parametrize("engine", first_cases([STOD, LRJSMF]))
 def test_fractions_of_counts_are_floats_in_the_corpus(engine: type, tmp_path: Path) -> None:
     weighted = COUNTS * np.linspace(0.5, 1.5, N)
     found = engine(K, **ONE).fit(weighted)
@@ -440,7 +440,7 @@ def _through_joblib(value: Any) -> Any:
     return joblib.load(stream)
 
 
-@ENGINES
+@pytest.mark.parametrize("engine", first_cases([LRJSMF, STOD]))
 def test_a_fitted_estimator_serves_as_a_model(engine: type, models: dict[type, Any], tmp_path: Path) -> None:
     with pytest.raises(NotFittedError):
         sj.report(engine(K), tmp_path / "page.html")

@@ -228,6 +228,7 @@ def behind(root: str, folder: Path) -> str:
 KILLED = (0, 2, 4, 6, 12)
 
 
+@pytest.mark.slow
 def test_an_update_behind_urls_is_that_of_a_local_model(
     root: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
