@@ -353,7 +353,7 @@ def test_info_as_json(
 
 Lists = tuple[list[Any] | None, list[Any]]
 
-#: How to spoil the ids and counts of a document, and what the message must contain. ``test_blocks`` has all kinds.
+#: How to spoil the ids and counts of a document, and what the message must contain. ``test_moments`` has all kinds.
 BAD_RECORDS: dict[str, tuple[Callable[[list[Any], list[Any]], Lists], str]] = {
     "id too large": (
         lambda ids, counts: ([*ids[:-1], N_WORDS], counts),
@@ -468,9 +468,8 @@ REFUSED: list[tuple[str, ...]] = [
     ("scan {corpus} {new} SMALL --memory 100MiB", "MiB and --memory allows 100.00 MiB"),
     ("scan {corpus} {new} SMALL --scheduler tcp://127.0.0.1:1", "at tcp://127.0.0.1:1"),
     *(
-        (command, f"{{{kind}}}", "moments store")
+        (f"scan {{corpus}} {{{kind}}} SMALL", f"{{{kind}}}", "moments store")
         for kind in ("file", "directory", "model")
-        for command in (f"scan {{corpus}} {{{kind}}} SMALL", f"infer {{{kind}}} {{new}} --topics 3")
     ),
     *(
         (f"fit {{corpus}} {{new}} --topics={topics} SCAN", f"--topics is {topics!r}", "5,10,20")
