@@ -620,10 +620,8 @@ def require_unfinished(store: Path) -> str:
 # --- a reader that closes the output, as head does
 
 
-@pytest.mark.parametrize(
-    "both",
-    [pytest.param(False, id="output", marks=pytest.mark.slow), pytest.param(True, id="output and messages")],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("both", [False, True], ids=["output", "output and messages"])
 def test_a_closed_output_ends_a_command_whose_result_is_complete(
     both: bool, corpus_path: Path, tmp_path: Path
 ) -> None:

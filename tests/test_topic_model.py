@@ -614,6 +614,7 @@ def test_bars_end_with_the_call(path: str | None, tmp_path: Path, monkeypatch: p
     assert model.n_topics == 2, "which is still there"
 
 
+@pytest.mark.slow
 def test_no_call_leaves_threads_or_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
