@@ -288,21 +288,21 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize(("verb", "name"), READS)
-@pytest.mark.parametrize("given", UNREADABLE)
 def test_missing_inputs_and_inputs_of_another_kind_are_named(
-    verb: str, name: str, given: str, places: dict[str, Any], tmp_path: Path
+    verb: str, name: str, places: dict[str, Any], tmp_path: Path
 ) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "broken").symlink_to("nothing")
-    places[name] = given if "://" in given else tmp_path / given
     before = sorted(tmp_path.iterdir())
-    outcome = invoked(*arguments(verb, places)).without_progress()
-    refused(outcome, 2, UNREADABLE[given].format(tmp_path))
-    assert "pass%20word" not in outcome.err
-    assert "secret" not in outcome.err.replace(str(tmp_path), "")
-    assert "did you mean" not in outcome.err
-    assert sorted(tmp_path.iterdir()) == before
+    for given, said in UNREADABLE.items():
+        places[name] = given if "://" in given else tmp_path / given
+        outcome = invoked(*arguments(verb, places)).without_progress()
+        refused(outcome, 2, said.format(tmp_path))
+        assert "pass%20word" not in outcome.err
+        assert "secret" not in outcome.err.replace(str(tmp_path), "")
+        assert "did you mean" not in outcome.err
+        assert sorted(tmp_path.iterdir()) == before
 
 
 @pytest.mark.parametrize(
