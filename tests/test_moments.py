@@ -644,29 +644,6 @@ def test_zarr_reads_what_is_written_and_the_other_way_round(
         assert files_of(place / "zarr") == files_of(place / "ours")
 
 
-@pytest.mark.usefixtures("small_chunks")
-@pytest.mark.parametrize("size", [0, 100, 300])
-def test_a_chunk_of_another_size_is_damaged(size: int, tmp_path: Path) -> None:
-    digest = write_array(tmp_path, "a", np.arange(100.0), ["x"])
-    chunk = tmp_path / "a" / "c" / "1"
-    chunk.write_bytes(chunk.read_bytes()[:size].ljust(size, b"x"))
-    with pytest.raises(StoreError, match="damaged"):
-        read_array(tmp_path, "a", digest)
-
-
-@pytest.mark.usefixtures("small_chunks")
-def test_a_missing_or_altered_chunk_differs_from_its_digest(tmp_path: Path) -> None:
-    digest = write_array(tmp_path, "a", np.arange(100.0), ["x"])
-    chunk = tmp_path / "a" / "c" / "1"
-    content = chunk.read_bytes()
-    chunk.write_bytes(content[::-1])
-    with pytest.raises(StoreError, match="digest"):
-        read_array(tmp_path, "a", digest)
-    chunk.unlink()
-    with pytest.raises(StoreError, match="a/c/1: chunk is missing"):
-        read_array(tmp_path, "a", digest)
-
-
 @pytest.mark.parametrize("size", [10**30, 0])
 def test_a_chunk_size_that_no_array_can_have_is_damage(size: int, tmp_path: Path) -> None:
     digest = write_array(tmp_path, "a", np.arange(100.0), ["x"])
