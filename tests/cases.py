@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Any
 
@@ -19,4 +19,14 @@ def each_once(*axes: Sequence[object]) -> list[Any]:
             marks=() if places in chosen else pytest.mark.slow,
         )
         for places in product(*(range(len(axis)) for axis in axes))
+    ]
+
+
+def first_cases(cases: Iterable[object], number: int = 1) -> list[Any]:
+    """Cases for ``parametrize``; the default run has the first of them, the slow one the rest."""
+    return [
+        case
+        if place < number
+        else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow)
+        for place, case in enumerate(cases)
     ]

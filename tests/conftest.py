@@ -6,8 +6,10 @@ import gc
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -27,6 +29,11 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 # A process that is killed loses nothing of what it has written, flushed or not; a power cut is not among the tests.
 os.fsync = lambda _: None
 
+# Hundreds of processes are started here, and three workers rewrite the assertions of every module: where no bytecode is
+# stored, each of them compiles all of it again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # Stores are many small files. On a disk each of them waits for the journal, and longer if others write there too: the
 # tests then take twice the time. What must be on a disk, such as a file that is larger than memory, is not among them.
 MEMORY, ENOUGH = Path("/dev/shm"), 4 << 30
@@ -44,6 +51,29 @@ settings.load_profile("quick")
 def pytest_xdist_auto_num_workers() -> int:
     """Half more than the cores, for ``-n auto``: tests wait for processes, servers and the browser."""
     return 3 * (os.cpu_count() or 1) // 2
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give tests that share what is expensive to one worker, for ``--dist loadgroup``.
+
+    The marker of pytest-xdist 3.8 for this changes ids of tests, which pytest 9.2 does not let it change.
+    """
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    scheduler = LoadScopeScheduling(config, log)
+    scheduler._split_scope = group_of
+    return scheduler
+
+
+def group_of(test: str) -> str:
+    """All tests of the lab, because they share its hosts; those of a case of kills; any other test alone."""
+    module, _, name = test.partition("::")
+    if module.endswith("test_lab.py"):
+        return module
+    return f"{module}::{name.partition('[')[2]}" if module.endswith("test_kill_sweep.py") else test
 
 
 @pytest.hookimpl(wrapper=True)

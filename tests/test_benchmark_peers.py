@@ -129,6 +129,7 @@ def test_a_method_is_stopped_after_its_time(corpus: Path) -> None:
         fit_apart("Gibbs 1000", corpus, K, 0, longest=0.2)
 
 
+@pytest.mark.slow
 def test_a_method_without_a_result_is_an_error(corpus: Path) -> None:
     with pytest.raises(FitError, match="ended with 1"):
         fit_apart("none of them", corpus, K, 0, longest=PATIENCE)

@@ -230,6 +230,7 @@ def test_fit_of_several_topic_numbers_scans_once_and_resumes(corpus: Path, tmp_p
     assert fewer.code == 0, fewer.err
 
 
+@pytest.mark.slow
 def test_a_fit_to_a_corpus_imports_neither_clusters_nor_readers(corpus: Path, tmp_path: Path) -> None:
     arguments = ["fit", str(corpus), str(tmp_path / "model"), "--topics", "3", "--steps", "2", *SCAN]
     code = f"""
@@ -241,6 +242,7 @@ print("imported:", *{{"distributed", "xarray", "streaming_jsmf.ingestion"}} & sy
     assert ended([sys.executable, "-c", code]).out.endswith("imported:\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", ["info {corpus}", "info {shares}", "info {model}", "topics {model}", "topics {model} --csv"]
 )
@@ -354,7 +356,7 @@ def test_info_as_json(
 
 Lists = tuple[list[Any] | None, list[Any]]
 
-#: How to spoil the ids and counts of a document, and what the message must contain. ``test_blocks`` has all kinds.
+#: How to spoil the ids and counts of a document, and what the message must contain. ``test_moments`` has all kinds.
 BAD_RECORDS: dict[str, tuple[Callable[[list[Any], list[Any]], Lists], str]] = {
     "id too large": (
         lambda ids, counts: ([*ids[:-1], N_WORDS], counts),
@@ -469,9 +471,8 @@ REFUSED: list[tuple[str, ...]] = [
     ("scan {corpus} {new} SMALL --memory 100MiB", "MiB and --memory allows 100.00 MiB"),
     ("scan {corpus} {new} SMALL --scheduler tcp://127.0.0.1:1", "at tcp://127.0.0.1:1"),
     *(
-        (command, f"{{{kind}}}", "moments store")
+        (f"scan {{corpus}} {{{kind}}} SMALL", f"{{{kind}}}", "moments store")
         for kind in ("file", "directory", "model")
-        for command in (f"scan {{corpus}} {{{kind}}} SMALL", f"infer {{{kind}}} {{new}} --topics 3")
     ),
     *(
         (f"fit {{corpus}} {{new}} --topics={topics} SCAN", f"--topics is {topics!r}", "5,10,20")
@@ -548,6 +549,7 @@ def test_wrong_input_is_refused_in_one_line(
         refused(*case, code=code, folder=places["new"].parent, **places)
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_in_one_line_and_the_scan_resumes(counts: Counts, tmp_path: Path) -> None:
     wide = np.zeros((len(counts), 400), dtype=np.int64)
     wide[:, :N_WORDS] = counts
@@ -621,10 +623,8 @@ def require_unfinished(store: Path) -> str:
 # --- a reader that closes the output, as head does
 
 
-@pytest.mark.parametrize(
-    "both",
-    [pytest.param(False, id="output", marks=pytest.mark.slow), pytest.param(True, id="output and messages")],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("both", [False, True], ids=["output", "output and messages"])
 def test_a_closed_output_ends_a_command_whose_result_is_complete(
     both: bool, corpus_path: Path, tmp_path: Path
 ) -> None:

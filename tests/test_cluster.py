@@ -590,6 +590,7 @@ class Captured(Exception):
     """Carries a graph out of the scan that would have computed it."""
 
 
+@pytest.mark.slow
 def test_thousands_of_partitions_make_a_small_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def capture(*collections: Any, **_: Any) -> None:
         raise Captured(collections)

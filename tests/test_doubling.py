@@ -24,7 +24,6 @@ from tests.sources import Read, put, tokenizing
 
 #: Characters. The last length is that of the slow tests.
 LENGTHS = (16_000, 64_000, 256_000)
-EACH = [pytest.param(LENGTHS[:-1], id="short"), pytest.param(LENGTHS, id="long", marks=pytest.mark.slow)]
 #: Growth of the CPU time with a length that doubles; n log n has 2.2. Times below the floor (seconds) may be noise.
 MOST, FLOOR = 2.6, 0.01
 
@@ -180,12 +179,10 @@ def tokens() -> Callable[[str], object]:
     return lambda text: tokenizer(pa.array([text]))
 
 
-@pytest.mark.parametrize("lengths", EACH)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOILERPLATE)
-def test_boilerplate_takes_linear_time(
-    name: str, lengths: Sequence[int], tokens: Callable[[str], object]
-) -> None:
-    require_linear(tokens, crafted(*BOILERPLATE[name]), lengths)
+def test_boilerplate_takes_linear_time(name: str, tokens: Callable[[str], object]) -> None:
+    require_linear(tokens, crafted(*BOILERPLATE[name]), LENGTHS)
 
 
 def dates(text: str) -> None:
@@ -202,18 +199,16 @@ FUNCTIONS: Mapping[str, Callable[[str], object]] = {
 }
 
 
-@pytest.mark.parametrize("lengths", EACH)
+@pytest.mark.slow
 @pytest.mark.parametrize(("what", "name"), [(what, name) for what, texts in OTHERS.items() for name in texts])
-def test_layouts_dates_and_words_take_linear_time(
-    what: str, name: str, lengths: Sequence[int], tmp_path: Path
-) -> None:
+def test_layouts_dates_and_words_take_linear_time(what: str, name: str, tmp_path: Path) -> None:
     def read(text: str) -> None:
         path = put(tmp_path / what, text)
         with suppress(InputError):
             reader = guess_source(path).reader
             Read(open_source(path, reader, READER_OPTIONS[reader]()), "quarantine")
 
-    require_linear(FUNCTIONS.get(what, read), crafted(*OTHERS[what][name]), lengths)
+    require_linear(FUNCTIONS.get(what, read), crafted(*OTHERS[what][name]), LENGTHS)
 
 
 #: What the rules look for, what is nearly that, and what they go past.

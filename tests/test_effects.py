@@ -28,6 +28,7 @@ from streaming_jsmf.inference.share_draws import draw_shares
 from streaming_jsmf.inference.unbiased_shares import estimating
 from streaming_jsmf.linalg.least_squares import NormalEquations, Scores, orthogonalizing
 from streaming_jsmf.topics.store import read_model
+from tests.cases import first_cases
 from tests.corpora import planted, words, write_corpus
 from tests.outcomes import Command, refused
 from tests.stores import write_shares
@@ -136,7 +137,7 @@ def drawn_of(folder: Path, draws: int, seed: int) -> list[Floats]:
     return found
 
 
-@pytest.mark.parametrize("name", ["shares.parquet", "small.parquet"])
+@pytest.mark.parametrize("name", first_cases(["small.parquet", "shares.parquet"]))
 def test_composition_combines_regressions_of_the_draws(folder: Path, model: sj.TopicModel, name: str) -> None:
     found = sj.effects(model, folder / name, "party + center(year)", draws=6, seed=3)
     each = [oracle("party + center(year)", drawn, TABLE) for drawn in drawn_of(folder, 6, 3)]

@@ -53,6 +53,7 @@ from streaming_jsmf.corpus import write
 from streaming_jsmf.inference.perplexity import Completer
 from streaming_jsmf.topics.plan import TopicsPlan
 from streaming_jsmf.topics.store import JsonAttribute
+from tests.cases import first_cases
 from tests.corpora import planted, words, write_corpus
 from tests.stores import scanned
 
@@ -176,7 +177,7 @@ KINDS: dict[str, Callable[[Path], Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", first_cases(KINDS, 6))
 def test_whatever_the_counts_come_as_the_bits_are_those_of_the_corpus(
     kind: str, corpus: Path, models: dict[type, Any]
 ) -> None:
@@ -190,7 +191,7 @@ def test_whatever_the_counts_come_as_the_bits_are_those_of_the_corpus(
             np.testing.assert_array_equal(getattr(X, name), getattr(before, name))
 
 
-@ENGINES
+@pytest.mark.parametrize("engine", first_cases([STOD, LRJSMF]))
 def test_fractions_of_counts_are_floats_in_the_corpus(engine: type, tmp_path: Path) -> None:
     weighted = COUNTS * np.linspace(0.5, 1.5, N)
     found = engine(K, **ONE).fit(weighted)
@@ -287,6 +288,7 @@ def test_a_grid_search_scans_each_fold_once(tmp_path: Path) -> None:
     assert [open_moments(path).settings.max_topics for path in tmp_path.iterdir()] == [K, K]
 
 
+@pytest.mark.slow
 def test_dask_ml_counts_splits_searches_and_predicts_with_topics(tmp_path: Path) -> None:
     """dask-ml's conventions: its vectorizers and splits before the estimator, its wrapper and its search around it."""
     from dask_ml.feature_extraction.text import CountVectorizer as BagVectorizer
@@ -438,7 +440,7 @@ def _through_joblib(value: Any) -> Any:
     return joblib.load(stream)
 
 
-@ENGINES
+@pytest.mark.parametrize("engine", first_cases([LRJSMF, STOD]))
 def test_a_fitted_estimator_serves_as_a_model(engine: type, models: dict[type, Any], tmp_path: Path) -> None:
     with pytest.raises(NotFittedError):
         sj.report(engine(K), tmp_path / "page.html")
@@ -487,7 +489,7 @@ def test_random_states_are_seeds(state: Any, seed: int, corpus: Path, tmp_path: 
     assert LRJSMF.load(tmp_path / "saved").random_state_ == seed
 
 
-@pytest.mark.parametrize("state", [None, np.random.default_rng(7)])
+@pytest.mark.parametrize("state", first_cases([np.random.default_rng(7), None]))
 def test_a_seed_is_drawn_once_for_all_batches_and_anew_for_each_fit(state: Any) -> None:
     estimator = LRJSMF(K, random_state=state, polish_steps=0, **ONE).partial_fit(COUNTS[:200])
     seed = estimator.random_state_

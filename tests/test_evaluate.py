@@ -37,6 +37,7 @@ from streaming_jsmf.simulation.truth import read_truth
 from streaming_jsmf.topics.infer import infer_each
 from streaming_jsmf.topics.store import Model, open_model, read_model, write_model
 from tests import reference, reference_metrics
+from tests.cases import first_cases
 from tests.corpora import Planted, words, write_corpus, write_lists
 from tests.damage import rewritten
 from tests.outcomes import Command, Outcome, described, refused
@@ -135,7 +136,7 @@ def errors_of(evaluated: Evaluated) -> dict[str, Any]:
     return {name: metrics[name] for name in ("recovery", "relative_approximation")}
 
 
-@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("exact", first_cases([False, True]))
 def test_errors_are_those_of_all_documents(
     exact: bool, evaluate: Evaluate, corpus_path: Path, documents: Planted, tmp_path: Path
 ) -> None:

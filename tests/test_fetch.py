@@ -238,7 +238,8 @@ def test_a_refused_request_leaves_no_connection_open(site, tmp_path):
     assert found == []
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_download_leaves_nothing_under_the_name(site, tmp_path, how):
     site.answers["/a"] = Answer(BODY[:-1], length=len(BODY), hold=True)
     entry = f"{{'a': FileEntry(url='{site.url}/a')}}"

@@ -25,6 +25,7 @@ from streaming_jsmf.moments.stages.eigenpairs import ProductReduction
 from streaming_jsmf.moments.stages.sums import SumsReduction
 from streaming_jsmf.moments.store import open_moments, read_store
 from tests import reference
+from tests.cases import first_cases
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
 from tests.damage import truncated
 from tests.outcomes import invoked, refused
@@ -136,7 +137,8 @@ def copied(corpus: Path) -> NDArray[np.int64]:
 
 
 @pytest.mark.parametrize(
-    ("change", "read_again"), [(removed, 0), (added, 2), (replaced, 1), (renamed, 0), (copied, 1)]
+    ("change", "read_again"),
+    first_cases([(removed, 0), (added, 2), (replaced, 1), (renamed, 0), (copied, 1)], 3),
 )
 def test_a_store_becomes_what_a_new_scan_of_its_partitions_gives(
     change: Callable[[Path], NDArray[np.int64]],
@@ -328,6 +330,7 @@ def test_too_little_memory_is_refused_before_it_begins(folder: Path, store: Path
     require_untouched(store, folder / "of-a")
 
 
+@pytest.mark.slow
 def test_a_killed_command_leaves_the_store_of_before_and_resumes(
     folder: Path, store: Path, read: list[str]
 ) -> None:

@@ -236,6 +236,7 @@ print(json.dumps([(done.code, done.err.splitlines()[-1:]) for done in outcomes])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     bool(BOUND) and shutil.which("setpriv") is None, reason="root needs setpriv to be bound by rights"
 )

@@ -26,6 +26,7 @@ import streaming_jsmf as sj
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.documents import interop
+from tests.cases import first_cases
 from tests.corpora import planted, words
 from tests.processes import command, finished
 
@@ -264,12 +265,14 @@ assert model.n_topics == 2
 """
 
 
+@pytest.mark.slow
 def test_texts_are_ingested_and_fitted_without_pandas(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text,when\n" + "".join(f"{text},2020-01-01\n" for text in TEXTS))
     places = {name: str(tmp_path / name) for name in ("corpus", "model")}
     finished([sys.executable, "-c", WITHOUT_PANDAS.format(source=str(tmp_path / "a.csv"), **places)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a.parquet", pytest.param("b.arrow", marks=pytest.mark.slow)])
 def test_files_with_periods_of_pandas_are_read_by_a_process_that_has_not_imported_it(
     name: str, tmp_path: Path
@@ -443,7 +446,7 @@ def test_a_matrix_that_is_none_is_refused(matrix: Any, names: list[str], line: s
     assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint8])
+@pytest.mark.parametrize("dtype", first_cases([np.int8, np.uint8, np.bool_]))
 def test_sums_of_repeated_entries_are_exact(dtype: Any, tmp_path: Path) -> None:
     whole = coo_matrix(COUNTS * 300)
     places = [np.repeat(index, whole.data) for index in (whole.row, whole.col)]
@@ -577,7 +580,7 @@ def test_pyldavis_draws_it(model: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("n_topics", [1, 2])
+@pytest.mark.parametrize("n_topics", first_cases([1, 2]))
 def test_pyldavis_draws_one_topic_and_two(n_topics: int) -> None:
     pyldavis = pytest.importorskip("pyLDAvis", reason="pyLDAvis is not installed")
     model = sj.fit(TEXTS, None, n_topics, polish=False)

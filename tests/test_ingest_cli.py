@@ -152,6 +152,7 @@ def test_wrong_arguments_are_refused_in_one_line(
 TOKENIZER = "def split(text):\n    return [word.upper() for word in text.split()]\n"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("texts")
 @pytest.mark.parametrize("scheduler", ["threads", pytest.param("processes", marks=pytest.mark.slow)])
 def test_a_tokenizer_of_the_current_directory(scheduler: str, tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ from streaming_jsmf.linalg import panels
 from streaming_jsmf.storage.lock import lock_path, read_owner, sole_writer
 from streaming_jsmf.storage.paths import make_directory, sha256_of, store_path, write_bytes
 from streaming_jsmf.storage.tables import read_table, write_table
+from tests.cases import first_cases
 from tests.corpora import planted, write_corpus
 from tests.damage import ALL, Damage
 from tests.interrupted import FORCED, ORDERLY, SIGNALS, after_the_end, while_nobody_reads
@@ -420,6 +421,7 @@ def _try_together(root: Path, barrier: Any, seconds: float, results: Connection)
     results.send(had)
 
 
+@pytest.mark.slow
 def test_exactly_one_of_two_simultaneous_processes_gets_the_lock(tmp_path: Path) -> None:
     # At every second try, both find a lock left by a dead process.
     for number in range(0, TRIES, 2):
@@ -496,14 +498,17 @@ CALLS: dict[str, Callable[[Path, Path, int | None], Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", first_cases(CALLS, 5))
 def test_one_worker_is_one_thread(name: str, folder: Path, tmp_path: Path, pools: list[int]) -> None:
     CALLS[name](folder, tmp_path, 1)
     assert {*pools} <= {1}
 
 
 @pytest.mark.parametrize(
-    "name", sorted(CALLS.keys() - {"fit, execution", "fit, stod", "choose_k, moments", "STOD"})
+    "name",
+    first_cases(
+        sorted(CALLS.keys() - {"fit, execution", "fit, stod", "choose_k, moments", "STOD"}, reverse=True), 5
+    ),
 )
 def test_the_default_is_one_per_core(name: str, folder: Path, tmp_path: Path, pools: list[int]) -> None:
     CALLS[name](folder, tmp_path, None)
@@ -550,6 +555,7 @@ WORDS = {"SIGINT": "interrupted", "SIGTERM": "terminated"}
 LOCK = ".store.lock.json"
 
 
+@pytest.mark.slow
 def test_a_signal_ends_a_command_whatever_it_meets(tmp_path: Path) -> None:
     done = ended([sys.executable, "-m", "tests.interrupted", str(tmp_path)])
     found = json.loads(done.out)
@@ -569,6 +575,7 @@ def note_blocked(file: Path) -> None:
     file.write_text(repr(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheduler", ["processes", pytest.param("cluster", marks=pytest.mark.slow)])
 def test_workers_leave_ctrl_c_to_the_command_from_their_first_moment_on(
     scheduler: str, tmp_path: Path

@@ -13,6 +13,7 @@ import pytest
 
 import streaming_jsmf as sj
 from streaming_jsmf.ingestion.sources.protocol import limits
+from tests.cases import each_once
 from tests.test_in_memory import TEXTS
 
 ROWS: list[dict[str, Any]] = [
@@ -91,8 +92,7 @@ LAYOUTS: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("indent", [None, 1])
-@pytest.mark.parametrize("kind", LAYOUTS)
+@pytest.mark.parametrize(("kind", "indent"), each_once([*LAYOUTS], [None, 1]))
 def test_other_layouts_give_the_same_texts(
     kind: str,
     indent: int | None,

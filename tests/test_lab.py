@@ -25,7 +25,6 @@ from tests.verbs import RESULTS, digests, lines, texts
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.xdist_group("lab"),
     pytest.mark.skipif(bool(missing()), reason=f"separates hosts: {missing()}"),
 ]
 
@@ -38,6 +37,9 @@ def on(server: str, mark: str) -> Any:
 #: The slow suite takes minutes of the lab, with moto; the rest has the marker ``lab``.
 on_both = pytest.mark.parametrize(
     "hosts", [on("moto", "slow"), on("seaweedfs", "lab")], indirect=True, scope="module"
+)
+in_the_lab = pytest.mark.parametrize(
+    "hosts", [on("moto", "lab"), on("seaweedfs", "lab")], indirect=True, scope="module"
 )
 on_seaweedfs = pytest.mark.parametrize("hosts", [on("seaweedfs", "lab")], indirect=True, scope="module")
 
@@ -228,13 +230,19 @@ def ended_by_itself(process: Process) -> Outcome:
 
 
 @on_both
-@pytest.mark.parametrize("kind", ["500", "503", "reset", "truncate", "flip"])
+@pytest.mark.parametrize("kind", ["500", "reset", "flip"])
 def test_a_bucket_with_faulty_answers(kind: str, hosts: Lab, trial: Callable[..., Trial]) -> None:
     of_some = trial(f"{kind} for 5 % of requests")
     with hosts.cluster():
         hosts.faults(kind=kind, share=SHARE)
         of_some.require(of_some.run(), {0, 2, 3})
         of_some.complete()
+
+
+@in_the_lab
+@pytest.mark.parametrize("kind", ["503", "truncate"])
+def test_a_bucket_with_other_faulty_answers(kind: str, hosts: Lab, trial: Callable[..., Trial]) -> None:
+    test_a_bucket_with_faulty_answers(kind, hosts, trial)
 
 
 @on_both
@@ -326,9 +334,14 @@ def cut(host: str, seconds: int, hosts: Lab, trial: Callable[..., Trial]) -> Non
 
 
 @on_both
-@pytest.mark.parametrize("host", ["worker-0", "bucket", "client"])
+@pytest.mark.parametrize("host", ["worker-0", "bucket"])
 def test_a_link_that_is_down(host: str, hosts: Lab, trial: Callable[..., Trial]) -> None:
     cut(host, 5, hosts, trial)
+
+
+@in_the_lab
+def test_a_link_of_the_client_that_is_down(hosts: Lab, trial: Callable[..., Trial]) -> None:
+    cut("client", 5, hosts, trial)
 
 
 @on_seaweedfs

@@ -274,6 +274,7 @@ def test_a_missing_path_suggests_similar_names(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "news.csv"]
 
 
+@pytest.mark.slow
 def test_a_locale_that_cannot_name_a_file_is_the_reason(tmp_path: Path) -> None:
     (tmp_path / "m\u00f6").mkdir()
     ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}

@@ -42,10 +42,15 @@ def moments(corpus_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Mome
     return scan(corpus_path, path, ScanSettings(max_topics=5), SYNCHRONOUS)
 
 
+@pytest.fixture(scope="module")
+def made(moments: Moments) -> Path:
+    infer(moments, moments.path.parent / "model", SETTINGS)
+    return Path(moments.path.parent / "model")
+
+
 @pytest.fixture
-def model_path(moments: Moments, tmp_path: Path) -> Path:
-    infer(moments, tmp_path / "model", SETTINGS)
-    return tmp_path / "model"
+def model_path(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "model"))
 
 
 @pytest.mark.parametrize("remote", [False, True])

@@ -55,6 +55,7 @@ from streaming_jsmf.storage import arrays, large_arrays
 from streaming_jsmf.storage.arrays import read_array, write_array
 from streaming_jsmf.topics.store import read_model
 from tests import reference
+from tests.cases import first_cases
 from tests.corpora import BAD_BAGS, Planted, planted, write_corpus, write_lists
 from tests.outcomes import Command, Outcome, called, refused
 from tests.processes import command, ended
@@ -274,9 +275,7 @@ SIZES = ("--sample-share", "--partition-nonzeros")
 @pytest.mark.parametrize(
     ("verb", "budget", "workers"),
     [
-        ("scan", 440, 3),
-        ("fit", 400, 2),
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("scan", 380, 1), ("choose-k", 500, 3))),
+        *first_cases([("scan", 440, 3), ("fit", 400, 2), ("scan", 380, 1), ("choose-k", 500, 3)]),
     ],
 )
 def test_what_does_not_fit_is_refused_with_what_fits(
@@ -485,11 +484,16 @@ def test_partitions_of_corpora_below_four_billion_nonzeros_stay(
     ("settings", "options"),
     [
         (ScanSettings(max_topics=5, partition_nonzeros=4000, sample_share=0.5), {"correlations": "refined"}),
-        (ScanSettings(max_topics=5, partition_nonzeros=4000), {"anchors": "soft-clique"}),
-        (ScanSettings(max_topics=5, range_finder="halko"), {}),
         (EXACT, {"rectify": "ap"}),
+        *first_cases(
+            [
+                (ScanSettings(max_topics=5, partition_nonzeros=4000), {"anchors": "soft-clique"}),
+                (ScanSettings(max_topics=5, range_finder="halko"), {}),
+            ],
+            0,
+        ),
     ],
-    ids=["sampled", "whole", "halko", "exact"],
+    ids=["sampled", "exact", "whole", "halko"],
 )
 def test_arrays_in_files_have_the_bits_of_those_in_memory(
     settings: ScanSettings, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -532,8 +536,13 @@ def test_a_full_temporary_folder_is_named(
     assert called("scan", corpus_path, tmp_path / "m", "--max-topics", 5).code == 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("n_words", "topics"), [(30_000, 50), (30_000, 100), (60_000, 50)])
+@pytest.mark.parametrize(
+    ("n_words", "topics"),
+    [
+        pytest.param(30_000, 100, marks=pytest.mark.slow),
+        *(pytest.param(*sizes, marks=pytest.mark.campaign) for sizes in ((30_000, 50), (60_000, 50))),
+    ],
+)
 def test_the_memory_of_an_inference_is_known_before_the_scan(
     n_words: int, topics: int, tmp_path: Path
 ) -> None:
@@ -633,29 +642,6 @@ def test_zarr_reads_what_is_written_and_the_other_way_round(
             assert found.dtype == values.dtype
             np.testing.assert_array_equal(found, values)
         assert files_of(place / "zarr") == files_of(place / "ours")
-
-
-@pytest.mark.usefixtures("small_chunks")
-@pytest.mark.parametrize("size", [0, 100, 300])
-def test_a_chunk_of_another_size_is_damaged(size: int, tmp_path: Path) -> None:
-    digest = write_array(tmp_path, "a", np.arange(100.0), ["x"])
-    chunk = tmp_path / "a" / "c" / "1"
-    chunk.write_bytes(chunk.read_bytes()[:size].ljust(size, b"x"))
-    with pytest.raises(StoreError, match="damaged"):
-        read_array(tmp_path, "a", digest)
-
-
-@pytest.mark.usefixtures("small_chunks")
-def test_a_missing_or_altered_chunk_differs_from_its_digest(tmp_path: Path) -> None:
-    digest = write_array(tmp_path, "a", np.arange(100.0), ["x"])
-    chunk = tmp_path / "a" / "c" / "1"
-    content = chunk.read_bytes()
-    chunk.write_bytes(content[::-1])
-    with pytest.raises(StoreError, match="digest"):
-        read_array(tmp_path, "a", digest)
-    chunk.unlink()
-    with pytest.raises(StoreError, match="a/c/1: chunk is missing"):
-        read_array(tmp_path, "a", digest)
 
 
 @pytest.mark.parametrize("size", [10**30, 0])

@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 
 import streaming_jsmf as sj
+from tests.cases import first_cases
 from tests.html_pages import page_at, values_of
 from tests.outcomes import invoked
 
@@ -89,7 +90,7 @@ class Known:
         assert numbers == {*right} or (some and numbers)
 
 
-@pytest.fixture(params=["all", "undone", pytest.param("reduce", marks=pytest.mark.slow)])
+@pytest.fixture(params=first_cases(["all", "undone", "reduce"]))
 def known(made: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Known:
     folder = Path(shutil.copytree(made, tmp_path / "names"))
     # Shares tell the model by its topics, not by its place.

@@ -54,6 +54,7 @@ from streaming_jsmf.storage.paths import (
 )
 from streaming_jsmf.storage.tables import read_range, write_merged
 from streaming_jsmf.topics.store import open_model, read_model
+from tests.cases import first_cases
 from tests.corpora import Planted, planted, with_more, words, write_corpus
 from tests.outcomes import described, invoked, printed, refused
 from tests.processes import command, finished, started, wait_for, wait_until
@@ -182,7 +183,7 @@ def require_same_moments(one: object, other: object) -> None:
     assert described(one)["digests"] == described(other)["digests"]
 
 
-@pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
+@pytest.mark.parametrize("scheduler", first_cases(["threads", "synchronous"]))
 def test_a_store_in_memory_equals_one_on_the_disk(
     scheduler: str, memory: str, corpus_path: Path, local: Path
 ) -> None:
@@ -242,6 +243,7 @@ def test_a_scan_on_s3_is_killed_and_resumes(
     require_same_models(model, tmp_path / "f")
 
 
+@pytest.mark.slow
 def test_requests_for_a_partition(s3: str, counts: Any, corpus_path: Path) -> None:
     found = []
     for nonzeros in (12_000, 5000):
@@ -315,6 +317,7 @@ def test_a_plain_shard_is_opened_in_three_requests_and_hashed_once(
         read_block(list_units(corpus)[0], corpus.n_words)
 
 
+@pytest.mark.slow
 def test_each_shard_is_hashed_by_one_of_all_workers(
     s3: str, counts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -517,7 +520,7 @@ def test_a_scan_whose_object_store_stops_is_finished_by_the_same_command(
     assert names_below(moments) == names_below(local / "m.zarr")
 
 
-@pytest.mark.parametrize("writes", [0, 1, 20])
+@pytest.mark.parametrize("writes", first_cases([20, 0, 1]))
 def test_a_partly_written_model_is_not_a_model(writes: int, memory: str, dying: Dying, local: Path) -> None:
     model = f"{memory}/f.zarr"
     infer = ("infer", local / "m.zarr", model, "--topics", "5")
@@ -740,7 +743,7 @@ def test_an_ingest_on_s3_is_killed_and_resumes(scheduler: str, s3: str, texts: P
     assert {name.split("/")[3] for name in files.find(f"{root}/out")} == {"c"}
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet", "txt"])
+@pytest.mark.parametrize("kind", first_cases(["parquet", "csv", "txt"]))
 def test_a_source_is_planned_from_one_listing_and_one_request_for_each_file(
     s3: str, counts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

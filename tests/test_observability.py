@@ -263,6 +263,7 @@ def test_losses_are_an_event_of_the_log(tmp_path: Path) -> None:
         assert event["kept"]["tokens"] > 0
 
 
+@pytest.mark.slow
 def test_a_killed_job_leaves_whole_lines_and_the_next_run_appends(corpus: Path, tmp_path: Path) -> None:
     log, store = tmp_path / "log.jsonl", tmp_path / "m"
     arguments = ("scan", corpus, store, *SETTINGS, *ALONE, "--log-json", log)

@@ -20,6 +20,7 @@ from streaming_jsmf.errors import SettingsMismatchError
 from streaming_jsmf.ingestion.formats.delimited import DelimitedFormat
 from streaming_jsmf.ingestion.sources.protocol import Unit, limits
 from streaming_jsmf.storage.heads import HEAD
+from tests.cases import first_cases
 from tests.outcomes import invoked
 from tests.processes import ended
 from tests.test_object_stores import serving
@@ -97,6 +98,7 @@ def test_a_file_that_was_edited_is_seen_although_its_size_and_time_are_as_before
         sj.ingest(source, tmp_path / "corpus", min_df=1, **HERE)
 
 
+@pytest.mark.slow
 def test_a_run_with_nothing_to_do_does_not_import_numba(tmp_path: Path) -> None:
     source = texts(tmp_path / "texts.csv")
     sj.ingest(source, tmp_path / "corpus", **HERE)
@@ -202,7 +204,7 @@ def test_a_file_on_a_web_server_is_read_once_and_asked_for_once_by_the_next_run(
     assert requests.n_bytes == HEAD
 
 
-@pytest.mark.parametrize("suffix", ["csv", "json"])
+@pytest.mark.parametrize("suffix", first_cases(["csv", "json"]))
 def test_a_web_server_without_ranges(tmp_path: Path, site: tuple[str, Requests], suffix: str) -> None:
     """A document of JSON is also read while planning, beyond the head."""
     address, requests = site

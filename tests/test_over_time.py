@@ -24,6 +24,7 @@ from streaming_jsmf.documents import shares as share_files
 from streaming_jsmf.documents.groups import Groups
 from streaming_jsmf.documents.share_files import open_shares
 from streaming_jsmf.topics.store import read_model
+from tests.cases import first_cases
 from tests.corpora import planted, words
 from tests.html_pages import page_at, probabilities_of, values_of
 from tests.outcomes import Command, refused
@@ -204,7 +205,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("name", first_cases(COLUMNS, 3))
 def test_documents_over_time_and_the_report_agree_where_dates_are_missing(
     edited: tuple[sj.TopicModel, Path], tmp_path: Path, invoke: Command, name: str
 ) -> None:

@@ -463,6 +463,7 @@ def test_encoded_files_are_boilerplate_and_the_text_around_them_stays() -> None:
     assert cleaned([shouted])[0] == shouted
 
 
+@pytest.mark.slow
 def test_a_topic_of_encoded_files_is_doubtful_wherever_topics_are_shown(
     tmp_path: Path, invoke: Command, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -16,6 +16,7 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf import LRJSMF, STOD, InferSettings, InputError, ScanSettings, StodSettings, infer, scan
 from streaming_jsmf.corpus.write import matrix_blocks, write_corpus
+from tests.cases import first_cases
 from tests.corpora import planted, words
 
 K, N = 3, 60
@@ -24,7 +25,7 @@ BATCHES = (COUNTS[:150], COUNTS[150:151], COUNTS[151:])
 ONE: dict[str, Any] = {"scheduler": "synchronous", "workers": 1, "feature_names": words(N)}
 
 
-@pytest.mark.parametrize("engine", [LRJSMF, STOD])
+@pytest.mark.parametrize("engine", first_cases([LRJSMF, STOD]))
 def test_batches_have_the_bits_of_a_corpus_that_is_followed(engine: type, tmp_path: Path) -> None:
     found = engine(K, **ONE)
     for batch in BATCHES:

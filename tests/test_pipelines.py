@@ -47,6 +47,7 @@ from streaming_jsmf import StodSettings, open_corpus
 from streaming_jsmf.evaluation.topic_shape import recovery_error
 from streaming_jsmf.inference.perplexity import Completer, observed_half
 from tests import reference_stod
+from tests.cases import first_cases
 from tests.corpora import planted, write_corpus
 
 ALPHA0 = 1.5
@@ -347,7 +348,7 @@ def test_products_of_tod_are_those_of_the_explicit_tensors(
     np.testing.assert_allclose(vectors.T @ second @ vectors, np.diag(values), atol=1e-12)
 
 
-@pytest.mark.parametrize("by_passes", [True, False])
+@pytest.mark.parametrize("by_passes", first_cases([True, False]))
 def test_tod_is_the_algorithm_of_the_paper(
     counts: sparse.csr_array, explicit: reference_stod.Moments, by_passes: bool
 ) -> None:

@@ -156,8 +156,8 @@ def with_callees(function: Dispatcher) -> Iterator[Dispatcher]:
 @pytest.mark.parametrize(
     ("calls", "placements"),
     [
-        *(pytest.param(n, PLACEMENTS, marks=pytest.mark.slow) for n in (3, 5, 21)),
-        *(pytest.param(n, 20 * PLACEMENTS, marks=pytest.mark.campaign) for n in (3, 16, 21)),
+        *(pytest.param(n, PLACEMENTS, marks=pytest.mark.slow) for n in (3, 21)),
+        *(pytest.param(n, 20 * PLACEMENTS, marks=pytest.mark.campaign) for n in (3, 5, 16, 21)),
     ],
     indirect=["calls"],
 )
@@ -207,7 +207,7 @@ for fit in range(first, first + number):
 
 @pytest.mark.parametrize(
     "fits",
-    [pytest.param(2, marks=pytest.mark.slow), pytest.param(10, marks=pytest.mark.campaign)],
+    [pytest.param(1, marks=pytest.mark.slow), pytest.param(10, marks=pytest.mark.campaign)],
 )
 def test_all_fits_have_one_digest(fits: int, tmp_path: Path) -> None:
     """Kernels compiled on the spot, twice, and read from either cache; one thread and two."""
@@ -229,20 +229,8 @@ def test_all_fits_have_one_digest(fits: int, tmp_path: Path) -> None:
 #: Factors wide enough for BLAS to use several threads if it may: with small matrices it never does.
 SETTINGS = ("--max-topics", "40", "--partition-nonzeros", "9000", "--third-moment")
 
-#: Clusters over TCP are in the default run elsewhere, threads below.
-EXECUTIONS = [
-    ("processes", 1),
-    *(
-        pytest.param(scheduler, workers, marks=pytest.mark.slow)
-        for scheduler, numbers in (
-            ("synchronous", (1,)),
-            ("threads", (3,)),
-            ("processes", (2,)),
-            ("cluster", (2,)),
-        )
-        for workers in numbers
-    ),
-]
+#: Scans in processes and on clusters are in the default run elsewhere, threads below.
+EXECUTIONS = [("synchronous", 1), ("threads", 3), ("processes", 1), ("processes", 2), ("cluster", 2)]
 
 
 @pytest.fixture(scope="module")
@@ -258,6 +246,7 @@ def reference(corpus: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_reference_is_worth_comparing_with(reference: Path, corpus: Path, tmp_path: Path) -> None:
     shown = described(reference)
     assert shown["complete"]
@@ -276,6 +265,7 @@ def scan_in_a_process(corpus: Path, store: Path, *options: str, **environment: s
     finished(command("scan", corpus, store, *SETTINGS, *options), **environment)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scheduler", "workers"), EXECUTIONS)
 def test_the_scheduler_changes_no_bit(
     scheduler: str,
@@ -437,10 +427,10 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("draw", "schedulers"),
     [
-        (0, ("threads", "synchronous")),
+        pytest.param(0, ("threads", "synchronous"), marks=pytest.mark.slow),
         *(
-            pytest.param(draw, ("threads", "synchronous", "processes", "cluster"), marks=mark)
-            for draw, mark in ((3, pytest.mark.slow), (2, pytest.mark.campaign))
+            pytest.param(draw, ("threads", "synchronous", "processes", "cluster"), marks=pytest.mark.campaign)
+            for draw in (2, 3)
         ),
     ],
 )

@@ -116,6 +116,7 @@ CONTENTS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=6)
 @given(
     contents=st.lists(CONTENTS, min_size=4, max_size=4),

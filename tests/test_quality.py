@@ -51,6 +51,7 @@ def modules_imported(file: Path, modules: Mapping[str, Path]) -> set[str]:
     return names & modules.keys()
 
 
+@pytest.mark.slow
 def test_no_module_imports_itself_in_a_circle() -> None:
     files = (ROOT / "streaming_jsmf").rglob("*.py")
     modules = {
@@ -87,6 +88,7 @@ def imported(file: Path) -> set[str]:
     return {name.partition(".")[0] for name in found} - sys.stdlib_module_names
 
 
+@pytest.mark.slow
 def test_every_package_that_is_imported_is_a_dependency() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = (

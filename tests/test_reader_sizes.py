@@ -231,6 +231,7 @@ for kind in (sp.csr_array, sp.csc_array, sp.bsr_array, sp.coo_matrix):
 """
 
 
+@pytest.mark.slow
 def test_matrices_whose_arrays_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     finished([sys.executable, "-c", UNSOUND, str(tmp_path / "c")])
 

@@ -212,8 +212,10 @@ KINDS: list[tuple[str, str | Callable[[Path], None], tuple[str, ...], str]] = [
     ("s.csv", "id,text\n" + rows('{},"{}, a",\n'), (), "without a name"),
     *[
         ("s.csv", table(ALONE, [name], **options), (), f"column {name!r}")
-        for name in ("comment", "question_text", "0")
-        for options in ({}, {"quoting": csv.QUOTE_ALL}, {"quotechar": "'"}, {"delimiter": ";"})
+        for name, options in (
+            ("comment", {}), ("question_text", {"quoting": csv.QUOTE_ALL}), ("0", {"quotechar": "'"}),
+            ("comment", {"delimiter": ";"}), ("0", {}),
+        )
     ],
     ("s.csv", "\ufeff" + table(ALONE, ["comment"]), (), "column 'comment'"),
     ("s.csv", table(ALONE), (), "column 'column_1'"),

@@ -575,6 +575,7 @@ def test_merged_and_hidden_topics_have_their_numbers_everywhere(
     assert not page.locator("#topic").is_visible(), "topic 1 was merged into topic 4"
 
 
+@pytest.mark.slow
 def test_documents_without_a_date_are_in_no_period_and_trends_are_those_of_over_time(
     open_report: Open, edited: tuple[sj.TopicModel, Path]
 ) -> None:

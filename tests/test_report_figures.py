@@ -39,6 +39,7 @@ from streaming_jsmf.reporting.contents import read_contents
 from streaming_jsmf.reporting.layout import neighbors_kept, times_chance
 from streaming_jsmf.reporting.plots import COLORS
 from streaming_jsmf.topics.store import Model, read_model, write_model
+from tests.cases import first_cases
 from tests.corpora import planted, write_corpus
 from tests.figure_texts import beside_the_data, require_readable
 from tests.outcomes import Command, refused
@@ -294,7 +295,7 @@ PICTURES: dict[str, tuple[str, dict[str, Any], tuple[float, float]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.parametrize("name", first_cases(PICTURES, 4))
 def test_pictures_can_be_shown_on_a_slide(name: str, edited: TopicModel) -> None:
     """Their texts are legible, their legends hide no data, and they show the names of the topics."""
     method, options, size = PICTURES[name]

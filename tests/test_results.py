@@ -20,6 +20,7 @@ from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.results import UNIDENTIFIED, Found, identity_of_files
 from tests.campaigns.kills import states
+from tests.cases import first_cases
 from tests.corpora import file_bytes, planted, words
 from tests.outcomes import Command, Outcome, refused
 from tests.results import INFER, SCAN, wanted_result, write_stores
@@ -113,7 +114,7 @@ def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "f"
 
 
-@pytest.mark.parametrize("name", TWICE)
+@pytest.mark.parametrize("name", first_cases(TWICE, 8))
 def test_the_same_command_twice_changes_nothing(name: str, folder: Path, invoke: Command) -> None:
     command, other = TWICE[name]
     first = invoke(*command)

@@ -20,6 +20,7 @@ from streaming_jsmf.documents import transform_job
 from streaming_jsmf.documents.share_files import open_shares
 from streaming_jsmf.storage.paths import is_free, store_path
 from streaming_jsmf.topics.store import read_model
+from tests.cases import first_cases
 from tests.corpora import file_bytes, planted, words
 from tests.outcomes import invoked, printed, refused
 
@@ -89,7 +90,7 @@ def bytes_at(place: str | Path, folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("scheme", ["memory", pytest.param("s3", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", first_cases(NAMES, 2))
 def test_shares_have_the_bytes_of_local_ones(
     name: str, scheme: str, local: Path, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -142,7 +143,7 @@ def stops(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float], float]]
 
 
 @pytest.mark.parametrize("overwrite", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", ["s", "s.parquet", pytest.param("s.zarr", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", first_cases(["s.parquet", "s", "s.zarr"]))
 def test_readers_see_whole_shares_or_none(
     name: str, overwrite: bool, memory: str, local: Path, tmp_path: Path, stops: Callable[[float], float]
 ) -> None:

@@ -42,6 +42,7 @@ from streaming_jsmf.moments.stages.sums import SumsReduction
 from streaming_jsmf.moments.stages.third_moment import ThirdMomentReduction
 from streaming_jsmf.moments.store import Moments, open_moments, read_store
 from tests import reference
+from tests.cases import first_cases
 from tests.corpora import planted, with_more, words, write_corpus
 from tests.processes import PATIENCE
 from tests.stores import dense, digests, followed, half, made_anew, scanned
@@ -224,6 +225,7 @@ def test_panels_on_threads_come_in_order_and_raise_what_fails() -> None:
     assert set(names) == {threading.current_thread().name}
 
 
+@pytest.mark.slow
 def test_more_documents_take_error_away(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "c", RICH, row_group_rows=100)
     errors = []
@@ -412,9 +414,7 @@ def by_topic(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 @pytest.mark.parametrize(
     ("passes", "largest", "shards"),
     [
-        (2, 8, 1),
-        (3, 15, 12),
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((2, 8, 12), (3, 15, 1))),
+        *first_cases([(3, 15, 12), (2, 8, 1), (2, 8, 12), (3, 15, 1)]),
     ],
 )
 def test_the_estimated_error_is_a_bound_in_any_order(
@@ -458,6 +458,7 @@ def test_a_small_sample_causes_a_warning_with_advice(
     assert "estimated error" in page
 
 
+@pytest.mark.slow
 def test_more_topics_are_advised_where_half_of_the_documents_are_sampled(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,7 +44,7 @@ def test_known_costs_are_replayed(tmp_path: Path) -> None:
         assert graph["listed"] > 56 * documents * 75 / 1e6, "the numbers of each row group"
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_costs_are_measured(tmp_path: Path) -> None:
     small = ("--words", 2000, "--max-topics", 5, "--measured", 5000, "--wide", "")
     found = simulated(*small, "--documents", "1e6", "--workers", 8, "--json", tmp_path / "out.json")

@@ -19,6 +19,7 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.corpus.format import open_corpus, read_manifest
 from streaming_jsmf.ingestion.formats.functions import ARROW
 from streaming_jsmf.ingestion.sources.protocol import BadRecords, Unit
+from tests.cases import each_once
 from tests.corpora import file_bytes
 from tests.sources import small
 from tests.test_in_memory import TEXTS
@@ -72,8 +73,7 @@ def of_parquet(kind: str) -> dict[str, bytes]:
         return documents(Path(folder, "file"))
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize(("way", "kind"), each_once([*WAYS], [*TABLES]))
 def test_every_way_in_gives_the_bytes_of_parquet(way: str, kind: str, tmp_path: Path) -> None:
     sj.ingest(WAYS[way](TABLES[kind]), tmp_path / "memory", workers=1)
     assert documents(tmp_path / "memory") == of_parquet(kind)

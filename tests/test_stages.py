@@ -214,12 +214,12 @@ def scans(kind: str) -> list[str]:
 
 
 INTERRUPTED = [
-    # By default the last scan of each kind of store, and all of the one with the most stages.
+    # By default the last scan of each kind of store, and all of a first scan of the one with the most stages.
     pytest.param(
         kind,
         stage,
         follow,
-        marks=pytest.mark.slow if kind != "sample" and (follow or stage != scans(kind)[-1]) else (),
+        marks=pytest.mark.slow if follow or (kind != "sample" and stage != scans(kind)[-1]) else (),
     )
     for kind in KINDS
     for stage in scans(kind)

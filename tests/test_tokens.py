@@ -308,6 +308,7 @@ def test_a_function_of_the_users_own(own):
     assert Counter(unpacked(spaced)[0]) == Counter(["a", "b", "a b", "a b", "b a b"])
 
 
+@pytest.mark.slow
 def test_functions_are_given_by_name_or_as_they_are(own, tmp_path):
     texts = [f"Abcd AbAb ab{i}" for i in range(9)]
     module = importlib.import_module(own)

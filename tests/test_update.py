@@ -29,6 +29,7 @@ from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.edits import TopicEdits
 from streaming_jsmf.topics.identity import Succession, started_from, topic_distances
 from streaming_jsmf.topics.store import Model, read_model
+from tests.cases import first_cases
 from tests.corpora import iter_documents
 from tests.outcomes import called, printed
 from tests.processes import command, ended, started
@@ -143,7 +144,7 @@ def change_files(folder: Path, change: str) -> None:
             write_day(folder, day, rows)
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", first_cases(CHANGES, 2))
 def test_the_model_follows_its_source(folder: Path, change: str) -> None:
     before, files = read_model(folder / "model"), CHANGES[change][0]
     change_files(folder / "news", change)
@@ -161,6 +162,7 @@ def test_the_model_follows_its_source(folder: Path, change: str) -> None:
         assert digests(folder / "fresh") == digests(folder / "model.moments")
 
 
+@pytest.mark.slow
 def test_a_corpus_that_has_grown_is_one_corpus(folder: Path) -> None:
     """Evaluate, report, choose-k and info say what they say of a model that was fitted at once."""
     model, corpus, moments = (folder / name for name in ("model", "model.corpus", "model.moments"))
@@ -226,6 +228,7 @@ def behind(root: str, folder: Path) -> str:
 KILLED = (0, 2, 4, 6, 12)
 
 
+@pytest.mark.slow
 def test_an_update_behind_urls_is_that_of_a_local_model(
     root: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -407,7 +410,7 @@ def test_values_are_read_as_those_before(tmp_path: Path) -> None:
     assert {*map(str, dates)} == {"2024-03-07"}
 
 
-@pytest.mark.parametrize("engine", ["stod", "lr-jsmf"])
+@pytest.mark.parametrize("engine", first_cases(["lr-jsmf", "stod"]))
 def test_models_of_several_k_and_engines(tmp_path: Path, engine: str) -> None:
     for day in range(3):
         write_day(tmp_path / "news", day, texts(60, day))
@@ -570,7 +573,7 @@ def killed_at_random(line: Any, draw: np.random.Generator, seconds: float) -> in
     return kills
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_thirty_days_of_a_stream(tmp_path: Path) -> None:
     """Topics drift, one ends and another begins, documents are withdrawn, and commands are killed once or twice."""
     draw, news = np.random.default_rng(5), tmp_path / "news"

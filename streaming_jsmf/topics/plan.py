@@ -42,12 +42,8 @@ class TopicsPlan:
         return cls(kind(**known), None if polish is None else PolishSettings(**polish), execution, listener)
 
     def engine(self, n_topics: int) -> EngineSettings:
-        """The settings of the inference of this number of topics."""
-        return replace(self.inferred, n_topics=n_topics)
-
-    def inferred(self, n_topics: int) -> EngineSettings:
-        """Settings of the inference for a number of topics, whose rectification may stop early if polish follows."""
-        settings = self.engine(n_topics)
+        """The settings of the inference of this number of topics; its rectification may stop early before polish."""
+        settings = replace(self.inferred, n_topics=n_topics)
         if self.polish is None or isinstance(settings, StodSettings):
             return settings
         return settings.before_polish()
@@ -60,10 +56,10 @@ class TopicsPlan:
     def described(self, n_topics: int) -> dict[str, Any]:
         """The settings as a model stores them."""
         polish = {} if self.polish is None else {"polish": self.polish.fields()}
-        return {**self.inferred(n_topics).fields(), **polish}
+        return {**self.engine(n_topics).fields(), **polish}
 
     def inference(self, moments: Moments, n_topics: int) -> InferPlan:
-        return InferPlan(moments, self.inferred(n_topics), self.execution.threads_here)
+        return InferPlan(moments, self.engine(n_topics), self.execution.threads_here)
 
     def request(self, moments: Moments, corpus: Corpus | None, n_topics: int) -> Mapping[str, Any]:
         """What identifies the model (``request_of_model``)."""

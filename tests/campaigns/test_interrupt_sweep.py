@@ -51,7 +51,8 @@ SWEEPS = [
 #: What the slow run leaves out, because another case ends in the same way.
 CAMPAIGN_ONLY = {
     *((name, "threads") for name in ("scan-third-moment", "follow-back", "polish", "evaluate")),
-    *(("ingest", "processes"), ("scan", "processes"), ("polish", "cluster"), ("evaluate", "processes")),
+    *(("ingest", "processes"), ("scan", "processes"), ("evaluate", "processes")),
+    *(("ingest", "cluster"), ("polish", "cluster")),
 }
 
 #: Interrupts per case: in the slow run, and by hand.
