@@ -1,4 +1,4 @@
-"""CVB0 within documents, and draws of topics, for given topics B and prior alpha.
+"""CVB0 within documents, for given topics B and prior alpha.
 
 A document has counts c_w of its distinct words w, n tokens in all; n_k are the expected tokens of topic k. Both begin
 with n_k = n alpha_k / sum(alpha).
@@ -13,18 +13,8 @@ the fixed point; topic shares (``share_documents``, ``document_topics``) take ro
 CVB0 approximate the mean of the posterior. They are closer to the true shares of simulated documents, and predict their
 words better, than the maximum of the posterior.
 
-**Draws** (``draw_documents``): CVB0 treats the weights of topics in a document as known, but few words leave them
-uncertain. Here a round draws one topic for each distinct word w, with all its c_w tokens, from
-
-    p_wk ~ B_wk (n_k + alpha_k),    sum_k p_wk = 1,
-
-where n_k are the tokens of the other words whose topic was k in the round before. As all words are drawn at once,
-unlike in Gibbs sampling, a word need not wait for the one before it. The last round does not draw: its c_w p_wk are the
-expected tokens, which vary less than drawn ones. The random numbers of a document are a function of its key and do not
-depend on other documents.
-
 Rows are float32, with topics padded with zeros to full cache lines (``LANE``), so that loops over topics have no
-remainder. Shares g and p are stored unnormalized; the reciprocals of their sums are in ``scales``.
+remainder. Shares g are stored unnormalized; the reciprocals of their sums are in ``scales``.
 """
 
 from __future__ import annotations
@@ -40,22 +30,17 @@ from scipy.sparse import csr_array
 from streaming_jsmf.inference.completion import SMOOTHING
 from streaming_jsmf.linalg.compiled import (
     add,
-    at_most,
     compiled,
     fill,
     load,
     maximum,
     multiply,
     multiply_add,
-    replaced,
-    running,
     store,
     total,
 )
 from streaming_jsmf.linalg.panels import on_each, panel_threads, panels, ratio
 from streaming_jsmf.linalg.typing import Floats, Integers, Single
-
-Keys = NDArray[np.uint64]
 
 #: The row width is padded to a multiple of this: 64 bytes.
 LANE = 16
@@ -71,14 +56,7 @@ NEGLIGIBLE = 1e-30
 BLOCK_DOCUMENTS = 256
 #: Defaults of the stopping rule: change in a round, and maximum number of rounds.
 TOLERANCE, MAX_ITERATIONS = 1e-3, 200
-#: Increment and multipliers of the generator SplitMix64 (Steele, Lea and Flood 2014).
-INCREMENT = np.uint64(0x9E3779B97F4A7C15)
-_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
-#: The upper 24 bits of a random number, as a float32 in [0, 1).
-_UPPER, _UNIT = np.uint64(40), np.float32(2**-24)
-
-_ZERO, _ONE = np.float32(0), np.float32(1)
+ZERO, _ONE = np.float32(0), np.float32(1)
 
 internal = compiled(nogil=True, forceinline=True, internal=True)
 
@@ -94,7 +72,7 @@ def first_weights(length: np.float32, prior: Single, prior_sum: np.float32, weig
 def first_shares(ids: NDArray[Any], topics: Single, weights: Single, shares: Single, scales: Single) -> None:
     """Compute the token shares of the first round and the reciprocals of their sums."""
     for j in range(ids.size):
-        row, share, sums = topics[ids[j]], shares[j], fill(_ZERO)
+        row, share, sums = topics[ids[j]], shares[j], fill(ZERO)
         for k in range(0, weights.size, LANE):
             values = multiply(load(row, k), load(weights, k))
             store(share, k, values)
@@ -110,7 +88,7 @@ def next_shares(
     """Compute the token shares from those of the previous round, and the reciprocals of their sums."""
     least = fill(FLOOR)
     for j in range(ids.size):
-        row, share, sums = topics[ids[j]], shares[j], fill(_ZERO)
+        row, share, sums = topics[ids[j]], shares[j], fill(ZERO)
         own = fill(-scales[j] * min(counts[j], _ONE))
         for k in range(0, weights.size, LANE):
             others = multiply_add(own, load(share, k), load(weights, k))
@@ -125,7 +103,7 @@ def next_shares(
 def invert(scales: Single) -> None:
     """Invert in a separate loop, so that sums do not wait for divisions."""
     for j in range(scales.size):
-        scales[j] = _ONE / scales[j] if scales[j] > _ZERO else _ZERO
+        scales[j] = _ONE / scales[j] if scales[j] > ZERO else ZERO
 
 
 @internal
@@ -152,7 +130,7 @@ def weigh_topics(
 @internal
 def extrapolate(prior: Single, before: Single, weights: Single) -> None:
     """Move ``weights`` on by ``EXTRAPOLATION`` of their change since ``before``, to alpha_k or more; keep the sum."""
-    now, back, plain, moved = fill(_ONE + EXTRAPOLATION), fill(-EXTRAPOLATION), fill(_ZERO), fill(_ZERO)
+    now, back, plain, moved = fill(_ONE + EXTRAPOLATION), fill(-EXTRAPOLATION), fill(ZERO), fill(ZERO)
     for k in range(0, prior.size, LANE):
         given = load(weights, k)
         values = maximum(multiply_add(back, load(before, k), multiply(now, given)), load(prior, k))
@@ -193,7 +171,7 @@ def changed(before: Single, current: Single) -> tuple[float, float]:
 @internal
 def added_up(values: Single) -> np.float32:
     """Sum in ascending order; numpy's takes longer to compile."""
-    found = _ZERO
+    found = ZERO
     for i in range(values.size):
         found += values[i]
     return found
@@ -207,7 +185,7 @@ def log_likelihood(counts: Single, scales: Single, mass: float, excluded: float)
     """
     likelihood = 0.0
     for j in range(counts.size):
-        if scales[j] > _ZERO:
+        if scales[j] > ZERO:
             count = np.float64(counts[j])
             likelihood -= count * math.log(scales[j] * (mass - min(count, excluded)))
     return likelihood
@@ -289,111 +267,6 @@ def share_documents(
             next_shares(ids, numbers, topics, current, shares, scales)
         for k in range(prior.size):
             weights[document, k] = current[k]
-
-
-@internal
-def mixed(state: np.uint64) -> np.uint64:
-    """The random number of a state of SplitMix64."""
-    state = (state ^ (state >> _SHIFTS[0])) * _FIRST
-    state = (state ^ (state >> _SHIFTS[1])) * _SECOND
-    return state ^ (state >> _SHIFTS[2])
-
-
-@internal
-def _shares_of_others(
-    ids: NDArray[Any],
-    counts: Single,
-    topics: Single,
-    weights: Single,
-    prior: Single,
-    chosen: Integers,
-    shares: Single,
-    columns: Single,
-) -> None:
-    """Compute the token shares of each word given the topics ``chosen`` for the others (-1: none), and ``columns``.
-
-    Column c of a word is the sum of its shares of topics c, c + LANE, c + 2 LANE, ...
-    """
-    for j in range(ids.size):
-        row, share, own, sums = topics[ids[j]], shares[j], chosen[j], fill(_ZERO)
-        # Rounding must not leave less than the prior.
-        others = row[own] * max(weights[own] - counts[j], prior[own])
-        for k in range(0, weights.size, LANE):
-            values = replaced(multiply(load(row, k), load(weights, k)), own - k, others)
-            store(share, k, values)
-            sums = add(sums, values)
-        store(columns[j], 0, sums)
-
-
-@internal
-def _draw(shares: Single, columns: Single, ends: Single, state: np.uint64, chosen: Integers) -> np.uint64:
-    """Draw a topic for each word in proportion to its shares; return the state of the generator.
-
-    ``ends`` (2 ``LANE``, a 0 before the middle) is memory.
-    """
-    # The cumulative sum goes through topics k, k + LANE, k + 2 LANE, ... (a column), then through those of k + 1. Loops
-    # that end at a random place are slow, so all columns, and all topics of a column, are compared.
-    for j in range(chosen.size):
-        share, ends_of_columns = shares[j], running(load(columns[j], 0))
-        store(ends, LANE, ends_of_columns)
-        state += INCREMENT
-        mass = ends[2 * LANE - 1]
-        limit = np.float32(np.int64(mixed(state) >> _UPPER)) * _UNIT * mass
-        column = min(at_most(ends_of_columns, limit), LANE - 1)
-        reached, passed = ends[LANE - 1 + column], 0
-        for k in range(column, share.size, LANE):
-            reached += share[k]
-            passed += reached <= limit
-        place = column + LANE * passed
-        # Rounding may leave no topic beyond the limit, once in millions of draws.
-        place = place if place < share.size else column
-        chosen[j] = place if mass > _ZERO else -1
-    return state
-
-
-@compiled(nogil=True)
-def draw_documents(
-    indptr: Integers,
-    words: NDArray[Any],
-    counts: Single,
-    topics: Single,
-    prior: Single,
-    rounds: int,
-    longest: float,
-    shares: Single,
-    tokens: Single,
-    keys: Keys,
-) -> float:
-    """Rounds of draws for documents; add their expected tokens to ``tokens``, and return their log-likelihood.
-
-    Each word's tokens are predicted from the topics of the other words: sum_w c_w log(sum_k B_wk (n_k + alpha_k) / (n +
-    sum(alpha) - c_w)). Arguments are those of ``add_documents``; ``keys`` (documents) determine random numbers.
-    """
-    topic, scales = np.empty(len(shares), np.int64), np.empty(len(shares), np.float32)
-    columns, ends = np.empty((len(shares), LANE), np.float32), np.zeros(2 * LANE, np.float32)
-    current = np.empty_like(prior)
-    prior_sum, likelihood = added_up(prior), 0.0
-    for document in range(indptr.size - 1):
-        here = slice(indptr[document], indptr[document + 1])
-        ids, numbers, state = words[here], counts[here], mixed(keys[document])
-        length, chosen = added_up(numbers), topic[: ids.size]
-        first_weights(length, prior, prior_sum, current)
-        chosen[:] = -1
-        _shares_of_others(ids, numbers, topics, current, prior, chosen, shares, columns)
-        for _ in range(rounds - 1):
-            state = _draw(shares, columns, ends, state, chosen)
-            current[:] = prior
-            # In a loop of its own, which waits for the draws.
-            for j in range(ids.size):
-                if chosen[j] >= 0:
-                    current[chosen[j]] += numbers[j]
-            _shares_of_others(ids, numbers, topics, current, prior, chosen, shares, columns)
-        for j in range(ids.size):
-            scales[j] = total(load(columns[j], 0))
-        invert(scales[: ids.size])
-        likelihood += log_likelihood(numbers, scales, length + prior_sum, np.inf)
-        add_tokens(ids, numbers, document_weight(length, longest), shares, scales, tokens)
-    return likelihood
 
 
 def smoothed(word_topic: Floats, word_count: Floats) -> Floats:

@@ -14,7 +14,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from streaming_jsmf.inference.completion import Completion
-from streaming_jsmf.inference.cvb0 import INCREMENT, Keys, document_topics, mixed, smoothed
+from streaming_jsmf.inference.cvb0 import document_topics, smoothed
+from streaming_jsmf.inference.draws import INCREMENT, Keys, mixed
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.typing import Floats, Integers, Mask
 

@@ -20,14 +20,13 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.config import PolishSettings
 from streaming_jsmf.inference.cvb0 import (
-    Keys,
     add_documents,
     aligned_zeros,
     csr_buffers,
-    draw_documents,
     memory_of_shares,
     padded,
 )
+from streaming_jsmf.inference.draws import Keys, draw_documents
 from streaming_jsmf.linalg.panels import each, panel_threads, ratio
 from streaming_jsmf.linalg.probes import keyed_generator
 from streaming_jsmf.linalg.typing import Floats, Integers, Mask, Single
@@ -166,7 +165,7 @@ class StepSums:
     """Sums over documents for given topics and prior, which are additive.
 
     tokens, log_likelihood : Expected tokens of each word in each topic, N x K, and the log-likelihood of
-        ``cvb0.add_documents`` or ``draw_documents``.
+        ``cvb0.add_documents`` or ``draws.draw_documents``.
     n_tokens, n_documents : Size of the data; documents without words do not count.
     shares, pairs : Sums of the documents' mean topic shares (K,) and mean products of two shares (K x K) under
         Dirichlet(n + alpha); zeros if not requested.

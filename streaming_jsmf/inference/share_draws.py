@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from streaming_jsmf.inference.cvb0 import INCREMENT, mixed
+from streaming_jsmf.inference.draws import INCREMENT, mixed
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.typing import Floats
 

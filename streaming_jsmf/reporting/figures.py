@@ -155,3 +155,15 @@ def chosen_topics(
         named = f"there is no topic {wrong[0]}" if wrong else "topics is empty"
         raise InputError(f"{named}; the model shows topics {min(places)} to {max(places)}{without}")
     return [places[topic] for topic in wanted]
+
+
+def all_or(topics: Sequence[Topic], wanted: Sequence[int] | None) -> list[int]:
+    """Positions of the wanted topics, by default of all."""
+    return [*range(len(topics))] if wanted is None else chosen_topics(topics, wanted)
+
+
+def require_no_axes(ax: Any) -> None:
+    if ax is not None:
+        raise InputError(
+            "ax has axes of matplotlib, and interactive figures are made by plotly; leave out one of them"
+        )

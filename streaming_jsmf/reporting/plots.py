@@ -25,12 +25,14 @@ from streaming_jsmf.reporting.figures import (
     MOST_LABELS,
     OTHER,
     Layer,
+    all_or,
     axes_for,
     chosen_topics,
     label_ticks,
     legend_beside,
     plain,
     require,
+    require_no_axes,
     set_title,
     shortened,
     topic_name,
@@ -38,7 +40,6 @@ from streaming_jsmf.reporting.figures import (
 from streaming_jsmf.reporting.group_lines import course_of, draw_course
 from streaming_jsmf.reporting.layout import draw_map, times_chance, topic_tree
 from streaming_jsmf.reporting.map_names import write_names
-from streaming_jsmf.reporting.topics import Topic
 from streaming_jsmf.reporting.views import cells_of
 from streaming_jsmf.topics.store import AnyModel, corpus_beside, model_path, read_model
 
@@ -334,11 +335,6 @@ def _layers(frame: Any, color: str | None, names: dict[int, str]) -> list[Layer]
     return layers
 
 
-def all_or(topics: Sequence[Topic], wanted: Sequence[int] | None) -> list[int]:
-    """Positions of the wanted topics, by default of all."""
-    return [*range(len(topics))] if wanted is None else chosen_topics(topics, wanted)
-
-
 def _shares_of(model: AnyModel, shares: Any) -> AbstractContextManager[AnyShares]:
     """Topic shares that are given, or those of the documents of ``fit``, as in ``TopicModel.documents``."""
     require("matplotlib")
@@ -347,13 +343,6 @@ def _shares_of(model: AnyModel, shares: Any) -> AbstractContextManager[AnyShares
 
 def _named(model: AnyModel, shares: Any) -> Any:
     return shares if isinstance(shares, str) or hasattr(shares, "__fspath__") else model_path(model)
-
-
-def require_no_axes(ax: Any) -> None:
-    if ax is not None:
-        raise InputError(
-            "ax has axes of matplotlib, and interactive figures are made by plotly; leave out one of them"
-        )
 
 
 def plot_quality(
