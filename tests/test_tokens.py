@@ -126,13 +126,23 @@ def test_words_are_found_whatever_the_length_of_texts_and_the_place_in_a_buffer(
         ]
 
 
-@pytest.mark.parametrize("most", [0, 3, 1 << 18])
+@pytest.mark.parametrize("most", [0, 100, 1 << 24])
 def test_pieces_beyond_ascii_have_the_same_words_in_every_batch(most, monkeypatch):
-    monkeypatch.setattr(split, "_MOST_KNOWN", most)
+    monkeypatch.setattr(split, "_MOST_BYTES", most)
     monkeypatch.setattr(split, "_KNOWN", {})
     for text in ("É—ÈS Σ ΑΣ", "ΑΣ ½ É—ÈS", "½ Σ é", "a\u0327\u0301" * 40 + " Σ½"):
         for form in ("NFC", "NFKC"):
             assert unpacked(split_words(pa.array([text]), form)) == [words_of(text, form)]
+
+
+def test_few_bytes_of_long_pieces_are_kept(monkeypatch):
+    monkeypatch.setattr(split, "_MOST_BYTES", 10_000)
+    monkeypatch.setattr(split, "_KNOWN", {})
+    for number in range(30):
+        split_words(pa.array([chr(0x4E00 + number) + "字" * 1000]))
+        pieces, lists = split._KNOWN["NFC"]
+        assert 0 < len(pieces) < 4
+        assert pieces.nbytes + lists.nbytes < 20_000
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])

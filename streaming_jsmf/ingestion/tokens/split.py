@@ -38,9 +38,10 @@ _INVISIBLE = (
 )
 _MANY = 50
 _MANY_MARKS, _ORDER, _normal = re.compile(rf"\W{{{_MANY},}}"), unicodedata.combining, unicodedata.normalize
-#: Pieces beyond ASCII and their words by normal form: words recur in every batch. So many take about 15 MB.
+#: Pieces beyond ASCII and their words by normal form: words recur in every batch. So many bytes are kept, those of
+#: about 500,000 words; pieces of texts without spaces are long.
 _KNOWN: dict[Form, tuple[Any, Any]] = {}
-_MOST_KNOWN, _NOTHING = 1 << 18, (pa.array([], pa.string()), pa.array([], pa.list_(pa.string())))
+_MOST_BYTES, _NOTHING = 1 << 24, (pa.array([], pa.string()), pa.array([], pa.list_(pa.string())))
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +117,7 @@ def _words_of(pieces: Any, form: Form) -> tuple[NDArray[np.int32], NDArray[np.in
 def _split_once(pieces: Any, form: Form) -> Any:
     """As ``_split_beyond_ascii``, but only for pieces that no text before had."""
     known, lists = _KNOWN.get(form, _NOTHING)
-    if len(known) > _MOST_KNOWN:
+    if known.nbytes + lists.nbytes > _MOST_BYTES:
         known, lists = _NOTHING
     places = pc.index_in(pieces, value_set=known)
     if places.null_count:
