@@ -13,7 +13,7 @@ import weakref
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
@@ -44,9 +44,6 @@ T = TypeVar("T")
 TABLE_PATTERNS = (*(f"*{suffix}" for suffix in PARQUET_SUFFIXES), "*.csv", "*.tsv", "*.dat", "*.txt")
 
 _WHOLE = threading.Lock()
-
-#: Bytes of a column of Parquet that are read at a time; a larger page is read whole.
-_PAGES = 1 << 16
 
 #: Limits the memory, in bytes, that the rest of a process may take.
 _LIMITED = """
@@ -259,15 +256,10 @@ def find_beside(path: str, names: Sequence[str]) -> str | None:
 @contextmanager
 def open_parquet_source(path: str) -> Iterator[Any]:
     """Open a user's file as a ``pyarrow.parquet.ParquetFile``. Raises UnreadableError, also while the caller reads."""
-    # A row group of a local file, which may have all rows, is read page by page, and one behind a URL at once.
-    ahead = is_url(path)
-    opened = partial(
-        pq.ParquetFile, page_checksum_verification=True, pre_buffer=ahead, buffer_size=0 if ahead else _PAGES
-    )
     with open_raw(path) as stream, read_as("Parquet"):
         try:
-            file = opened(stream)
-            yield opened(stream) if registers_pandas(file) else file
+            file = pq.ParquetFile(stream, page_checksum_verification=True)
+            yield pq.ParquetFile(stream, page_checksum_verification=True) if registers_pandas(file) else file
         except OSError as error:
             if error.errno is None:  # Arrow's own
                 raise
