@@ -85,10 +85,8 @@ class Verb(click.Command):
         except click.NoSuchOption as error:
             if error.option_name == "--read" and any(option.name == "reader" for option in self.params):
                 raise click.UsageError(_in_place_of(given), ctx) from error
-            former, known = (
-                error.option_name.strip("-").replace("-", "_"),
-                {str(one.name) for one in self.params},
-            )
+            former = error.option_name.strip("-").replace("-", "_")
+            known = {str(one.name) for one in self.params}
             if now := in_place_of(former, known):
                 raise click.UsageError(f"{error.option_name} was removed; {now}", ctx) from error
             ours = SYNONYMS.get(error.option_name.lstrip("-").replace("_", "-"), ())

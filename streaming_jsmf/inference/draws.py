@@ -1,7 +1,7 @@
 """Rounds that draw the topics of words within documents, for given topics B and prior alpha.
 
-CVB0 treats the weights of topics in a document as known, but few words leave them
-uncertain. Here a round draws one topic for each distinct word w, with all its c_w tokens, from
+CVB0 treats the weights of topics in a document as known, but few words leave them uncertain. Here a round draws one
+topic for each distinct word w, with all its c_w tokens, from
 
     p_wk ~ B_wk (n_k + alpha_k),    sum_k p_wk = 1,
 

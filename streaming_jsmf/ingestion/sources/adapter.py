@@ -175,7 +175,7 @@ class TextReader(RecordReader):
         # Bad records are found in the order of the file, and the tokens of several batches at the same time.
         documents = (self._documents(records, bad) for records in self.records(unit, bad))
         with bad.unreadable_file():
-            yield from numbered(each(lambda batch: batch(), documents), bad)
+            yield from numbered(each(lambda make: make(), documents), bad)
 
     def _documents(self, records: Records, bad: BadRecords) -> Callable[[], Batch]:
         """Return the function that makes a batch of the records that can be used; the others go to ``bad``."""

@@ -77,8 +77,7 @@ class ProductReduction(BasisReduction):
         if not isinstance(source, HeldPart):
             yield from iter_scaled(source, self.n_words, self.settings.document_weights)
             return
-        block = source.read(self.n_words)
-        yield block
+        yield source.read(self.n_words)
 
 
 class ProductStage(Stage):
