@@ -49,6 +49,7 @@ def test_the_shape_is_groups_of_groups(fan_in: int, number: int) -> None:
     order = FoldOrder(keys, "salt", fan_in)
     made = symbolic(order)
     assert made[order.total] == slow_total(keys, fan_in, lambda a, b: f"({a}{b})")
+    assert order.folded(keys, lambda a, b: f"({a}{b})") == made[order.total]
     assert len(made) == len(order.steps), "a key stands for one fold"
     assert [part for step in order.steps for part in step.parts] == [*keys]
     for step in order.steps:

@@ -131,6 +131,15 @@ class PartialResult:
     attempt: str = ""
 
 
+def joined_arrays(parts: list[PartialResult], names: Iterable[str] = ()) -> dict[str, NDArray[Any]]:
+    """Arrays of several parts, by default all, each in the order of the parts; takes the parts from the list."""
+    found = [{name: part.arrays[name] for name in names or part.arrays} for part in parts]
+    parts.clear()
+    if len(found) == 1:
+        return found[0]
+    return {name: np.concatenate([arrays.pop(name) for arrays in found]) for name in [*found[0]]}
+
+
 class SumReduction:
     """Base class of reductions whose results are sums; float32 arrays are added in float64."""
 

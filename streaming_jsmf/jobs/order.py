@@ -9,11 +9,14 @@ Groups of ``FAN_IN`` neighbors are folded by one task each, in order, and then g
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from typing import TypeVar
 
 from streaming_jsmf.jobs.checkpoints import fold_keys
+
+Value = TypeVar("Value")
 
 #: Number of neighbors folded sequentially. It affects the bits.
 FAN_IN = 8
@@ -93,6 +96,13 @@ class FoldOrder:
                 found.append(step)
                 wanted.update(step.folds)
         return found[::-1]
+
+    def folded(self, values: Sequence[Value], add: Callable[[Value, Value], Value]) -> Value:
+        """Values of the parts, added in memory by the same steps."""
+        known = dict(zip(self.keys, values, strict=True))
+        for step in self.steps:
+            known[step.fold] = reduce(add, [known[key] for key in (*step.folds, *step.parts)])
+        return known[self.total]
 
     @cached_property
     def _by_fold(self) -> dict[str, FoldStep]:

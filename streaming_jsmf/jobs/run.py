@@ -38,11 +38,15 @@ Check: TypeAlias = Callable[[], None]
 WINDOW_PER_WORKER = 3
 
 
-class Reduction(Protocol):
-    """Computes results of parts and folds them. Implementations are small, frozen and sent to workers."""
+class PartStage(Protocol):
+    """Computes results of parts. Implementations are small, frozen and sent to workers."""
 
     def compute(self, source: Any, /) -> PartialResult:
         """Read a part and return its contribution. Runs in a worker with one BLAS thread."""
+
+
+class Reduction(PartStage, Protocol):
+    """Computes results of parts and folds them."""
 
     def fold(self, folded: PartialResult | None, partial: PartialResult, /) -> PartialResult:
         """Combine the contributions of earlier parts (None at first) with the next part or fold of parts."""
@@ -81,12 +85,12 @@ class Part:
 class Job:
     """Parts to compute and commit, and the order of their folds.
 
-    ``order`` has the parts in the same order, and is None if tasks write files and record them. ``unit`` is the unit of
-    the part sizes and ``part`` the name of a part, for progress reports.
+    ``order`` has the parts in the same order, and is None if they are not folded. ``unit`` is the unit of the part
+    sizes and ``part`` the name of a part, for progress reports.
     """
 
     checkpoints: Checkpoints
-    stage: Reduction | MapTask
+    stage: PartStage
     parts: Sequence[Part]
     order: FoldOrder | None = None
     unit: str = "nonzeros"
@@ -329,9 +333,7 @@ def _count(*tokens: Any) -> str:
     return str(len(tokens))
 
 
-def commit_part(
-    checkpoints: Checkpoints, stage: Reduction | MapTask, part: Part, *after: Any
-) -> tuple[str, Record]:
+def commit_part(checkpoints: Checkpoints, stage: PartStage, part: Part, *after: Any) -> tuple[str, Record]:
     """Task: compute and commit one part, unless it is committed; ``after`` only orders tasks.
 
     Returns its key and cost, and on a cluster tells them to the process that runs the job.

@@ -22,7 +22,7 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import StoreError
-from streaming_jsmf.jobs.checkpoints import RECORDS, Checkpoints, Held, PartialResult, key_of, read_record
+from streaming_jsmf.jobs.checkpoints import RECORDS, Checkpoints, Held, joined_arrays, key_of, read_record
 from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.linalg.csr import rows_of
 from streaming_jsmf.moments.manifest import StoreManifest
@@ -188,17 +188,10 @@ class Records:
 
         def read() -> csr_array[Any]:
             checkpoints = self.checkpoints(SUMS)
-            parts = [checkpoints.read_part(key) for key in self.manifest.part_keys]
-            return scaled(in_order(parts), self.n_words, self.sample_share, scalars or self.scalars(SUMS))
+            arrays = joined_arrays([checkpoints.read_part(key) for key in self.manifest.part_keys], DOCUMENTS)
+            return scaled(arrays, self.n_words, self.sample_share, scalars or self.scalars(SUMS))
 
         return self.once(SAMPLE, read)
-
-
-def in_order(parts: list[PartialResult]) -> dict[str, NDArray[Any]]:
-    """The documents of several parts, in order; takes the parts from the list."""
-    found = [{name: part.arrays[name] for name in DOCUMENTS} for part in parts]
-    parts.clear()
-    return {name: np.concatenate([arrays.pop(name) for arrays in found]) for name in DOCUMENTS}
 
 
 def scaled(

@@ -14,13 +14,13 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.errors import InputError, StoreError, option
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.jobs.checkpoints import PartialResult
+from streaming_jsmf.jobs.checkpoints import PartialResult, joined_arrays
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS, Eigenpairs, block_width
 from streaming_jsmf.linalg.probes import keyed_generator
 from streaming_jsmf.linalg.sampled import apply_sample, corrected_eigenpairs, sample_eigenpairs
 from streaming_jsmf.linalg.tensor import BasisMoments
 from streaming_jsmf.linalg.typing import Floats, Integers
-from streaming_jsmf.moments.records import DOCUMENTS, SUMS, in_order, scaled
+from streaming_jsmf.moments.records import DOCUMENTS, SUMS, scaled
 from streaming_jsmf.moments.stages.sums import SumsReduction, normalized, repeated, sample_probes
 from streaming_jsmf.moments.store import Moments
 
@@ -188,7 +188,7 @@ def _folded(moments: Moments, selection: str, parts: Iterable[PartialResult]) ->
         folded = fold(folded, part)
         documents.append(PartialResult({name: part.arrays[name] for name in DOCUMENTS}))
     assert folded is not None, "there are parts"
-    return SelectedMoments(moments.path, moments.manifest, selection, folded, in_order(documents))
+    return SelectedMoments(moments.path, moments.manifest, selection, folded, joined_arrays(documents))
 
 
 def _listed(labels: Sequence[Label]) -> str:

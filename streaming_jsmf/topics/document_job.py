@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
+from operator import add
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -23,14 +25,15 @@ from streaming_jsmf.corpus.units import (
     read_block,
 )
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
-from streaming_jsmf.jobs.checkpoints import PartialResult, key_of
+from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, joined_arrays, key_of
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.jobs.run import Job, Reduction
+from streaming_jsmf.jobs.run import Job, PartStage, Reduction
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.process_limits import PROCESS_BYTES
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
+from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.storage.paths import StorePath
 
 if TYPE_CHECKING:
@@ -146,9 +149,29 @@ class DocumentJob:
 
         ``salt`` are texts that determine it besides the contents of the partitions and the request.
         """
+        order = FoldOrder(self._keys(*salt), self.work.request)
+        return partial(self._run(executor, reduction, name, order).read_fold, order.total)
+
+    def joined(self, executor: Executor, stage: PartStage, name: str) -> PartialResult:
+        """As ``fold``, but concatenate the arrays, which no fold needs to copy, and add the scalars in its order."""
+        order = FoldOrder(self._keys("joined"), self.work.request)
+        read = self._run(executor, stage, name, order, fold=False).read_part
+        # Locally, other threads would not save time, nor use the free memory of this one.
+        local = isinstance(self.root, Path)
+        parts = [*map(read, order.keys)] if local else in_threads(read, order.keys)
+        added = {each: order.folded([part.scalars[each] for part in parts], add) for each in parts[0].scalars}
+        return PartialResult(joined_arrays(parts), added)
+
+    def _keys(self, *salt: str) -> tuple[str, ...]:
         contents = distinct([partition.content for partition in self.partitions])
-        keys = tuple(key_of(content, *salt) for content in contents)
-        order, checkpoints = FoldOrder(keys, self.work.request), self.work.checkpoints(name)
-        parts = tuple(map(partition_part, keys, self.partitions))
-        run_on_partitions(Job(checkpoints, reduction, parts, order), executor)
-        return partial(checkpoints.read_fold, order.total)
+        return tuple(key_of(content, *salt) for content in contents)
+
+    def _run(
+        self, executor: Executor, stage: PartStage, name: str, order: FoldOrder, *, fold: bool = True
+    ) -> Checkpoints:
+        checkpoints, parts = (
+            self.work.checkpoints(name),
+            tuple(map(partition_part, order.keys, self.partitions)),
+        )
+        run_on_partitions(Job(checkpoints, stage, parts, order if fold else None), executor)
+        return checkpoints

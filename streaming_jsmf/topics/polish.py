@@ -42,7 +42,7 @@ from streaming_jsmf.inference.polish import (
 )
 from streaming_jsmf.inference.words import label_words, prominent_words
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.jobs.checkpoints import PartialResult, SumReduction
+from streaming_jsmf.jobs.checkpoints import PartialResult, SumReduction, joined_arrays
 from streaming_jsmf.jobs.events import Iteration, Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.run import run_steps
@@ -307,15 +307,17 @@ class _Run:
     def result(self) -> PartialResult:
         plan, given, state = self.plan, self.topics, self.job.work.checkpoints("topics")
         documents = SplitDocuments(self.inputs, plan.held_out, plan.settings.seed)
-        draw = DrawReduction(documents, plan.steps[0].share if plan.n_sampled else 0.0)
-        read_drawn = self.job.fold(self.executor, draw, "draw")
-        held_out, schedule = self._drawn(read_drawn)
+        draw = Draw(documents, plan.steps[0].share if plan.n_sampled else 0.0)
+        drawn = self.job.joined(self.executor, draw, "draw")
+        held_out, sampled = (rows_of(name, drawn.arrays, self.inputs.n_words) for name in (HELD_OUT, SAMPLE))
+        schedule, samples = self._schedule(drawn), [(sampled, drawn.arrays[DRAWS])]
+        del drawn, sampled
 
         def advance(_: int, key: str, before: PartialResult) -> PartialResult:
             # The sampled steps are committed together, and each full step by itself.
             taken = before.arrays["log_likelihood"].size
             if taken < plan.n_sampled:
-                found = self._sampled(schedule, before, read_drawn())
+                found = self._sampled(schedule, before, *samples.pop())  # frees it for the full steps
             else:
                 read_topics = partial(state.read_fold, key)
                 found = self._full(taken, before, StepReduction(documents, read_topics, schedule, taken), key)
@@ -327,15 +329,15 @@ class _Run:
         commits = len(plan.steps) - max(plan.n_sampled - 1, 0)
         return run_steps(state, begin, commits, advance)
 
-    def _drawn(self, read: Read) -> tuple[Counts, Schedule]:
-        """Held-out documents, and the schedule, which depends on the lengths of documents; frees the sample."""
-        drawn = read()
+    def _schedule(self, drawn: PartialResult) -> Schedule:
+        """The schedule, which depends on the lengths of documents."""
         lengths = drawn.scalars["log_length"], int(drawn.scalars["n_documents"])
         longest = longest_document(*lengths, self.topics.prior.size)
-        schedule = Schedule(self.plan.steps, self.topics.prior, longest)
-        return rows_of(HELD_OUT, drawn.arrays, self.inputs.n_words), schedule
+        return Schedule(self.plan.steps, self.topics.prior, longest)
 
-    def _sampled(self, schedule: Schedule, before: PartialResult, drawn: PartialResult) -> PartialResult:
+    def _sampled(
+        self, schedule: Schedule, before: PartialResult, counts: Counts, draws: Floats
+    ) -> PartialResult:
         """All sampled steps, without a pass over the corpus."""
         history = list[float]()
 
@@ -345,8 +347,8 @@ class _Run:
         topics, sums = schedule.in_memory(
             self.plan.n_sampled,
             before.arrays["word_topic"],
-            rows_of(SAMPLE, drawn.arrays, self.inputs.n_words),
-            drawn.arrays[DRAWS],
+            counts,
+            draws,
             threads=self.executor.threads_here,
             told=told,
         )
@@ -410,7 +412,7 @@ class SplitDocuments:
 
 
 @dataclass(frozen=True)
-class DrawReduction:
+class Draw:
     """Held-out and sampled documents in corpus order, and the sums of ``log_lengths`` over all documents.
 
     ``share`` is that of one sampled step.
@@ -421,7 +423,7 @@ class DrawReduction:
 
     def compute(self, partition: Partition) -> PartialResult:
         """One pass over the partition, with one row group in memory at a time."""
-        drawn = []
+        drawn, lengths = list[PartialResult](), list[tuple[float, int]]()
         for content, block, held in self.documents.blocks(partition):
             draws = document_draws(content, block.shape[0], SAMPLE_DRAW, self.documents.seed)
             sample = (draws < sampled_range(self.share)) & ~held
@@ -429,21 +431,10 @@ class DrawReduction:
             for name, rows in ((HELD_OUT, held), (SAMPLE, sample)):
                 chosen = block[np.flatnonzero(rows)]
                 arrays |= row_arrays(name, chosen.indptr, chosen.indices, chosen.data)
-            log_length, n_documents = log_lengths(block)
-            scalars = {"log_length": log_length, "n_documents": n_documents}
-            drawn.append(PartialResult(arrays, scalars))
-        return _joined(drawn)
-
-    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        """Concatenate the arrays and add the scalars."""
-        return partial if folded is None else _joined([folded, partial])
-
-
-def _joined(parts: Sequence[PartialResult]) -> PartialResult:
-    arrays = {name: np.concatenate([part.arrays[name] for part in parts]) for name in parts[0].arrays}
-    return PartialResult(
-        arrays, {name: sum(part.scalars[name] for part in parts) for name in parts[0].scalars}
-    )
+            drawn.append(PartialResult(arrays))
+            lengths.append(log_lengths(block))
+        log_length, n_documents = map(sum, zip(*lengths, strict=True))
+        return PartialResult(joined_arrays(drawn), {"log_length": log_length, "n_documents": n_documents})
 
 
 @dataclass(frozen=True)
