@@ -169,9 +169,7 @@ class DocumentJob:
     def _run(
         self, executor: Executor, stage: PartStage, name: str, order: FoldOrder, *, fold: bool = True
     ) -> Checkpoints:
-        checkpoints, parts = (
-            self.work.checkpoints(name),
-            tuple(map(partition_part, order.keys, self.partitions)),
-        )
+        checkpoints = self.work.checkpoints(name)
+        parts = tuple(map(partition_part, order.keys, self.partitions))
         run_on_partitions(Job(checkpoints, stage, parts, order if fold else None), executor)
         return checkpoints
