@@ -9,7 +9,7 @@ dates are written in three ways; 2 % are missing and 1 % are no dates. The same 
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -108,7 +108,9 @@ def _written(dates: pd.DatetimeIndex, generator: np.random.Generator) -> list[st
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", metavar="FOLDER", type=Path)
+    folder = parser.parse_args().folder
     folder.mkdir(exist_ok=True, parents=True)
     reviews(20_000, "2024-01-01", 366, seed=1).to_csv(folder / "reviews.csv", index=False)
     reviews(400, "2025-01-01", 7, seed=2).to_csv(folder / "next_week.csv", index=False)
