@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numcodecs import Shuffle, Zstd
+from numcodecs import Delta, Shuffle, Zstd
 from numpy.typing import NDArray
 
 from streaming_jsmf.errors import StoreError, pass_on_machine
@@ -24,9 +24,6 @@ from streaming_jsmf.storage.large_arrays import large_empty
 from streaming_jsmf.storage.local import require_regular
 from streaming_jsmf.storage.objects import Ranges, writing
 from streaming_jsmf.storage.paths import StorePath
-
-#: Level 1 needs .09 bytes more for a value, and level 5 twice the time to save .06.
-_ZSTD = Zstd(level=3)
 
 
 def write_packed(
@@ -51,17 +48,17 @@ def write_packed(
 
 
 def _encoded(panel: NDArray[Any]) -> bytes:
-    values: Any = panel.reshape(-1)
-    if _in_differences(panel.dtype):
-        differences = values.copy()
-        np.subtract(values[1:], values[:-1], out=differences[1:])
-        values = Shuffle(panel.itemsize).encode(differences)
-    return bytes(_ZSTD.encode(values))
+    values: Any = panel
+    for codec in _codecs(panel.dtype):
+        values = codec.encode(values)
+    return bytes(values)
 
 
-def _in_differences(dtype: np.dtype[Any]) -> bool:
-    """Whether the bytes of differences are stored: of whole numbers, such as sorted word ids."""
-    return dtype.kind in "iu"
+def _codecs(dtype: np.dtype[Any]) -> tuple[Any, ...]:
+    """Codecs of Zarr. Of whole numbers, such as sorted word ids, the bytes of the differences are stored."""
+    # Level 1 needs .09 bytes more for a value, and level 5 twice the time to save .06.
+    zstd = Zstd(level=3)
+    return (Delta(dtype.str), Shuffle(dtype.itemsize), zstd) if dtype.kind in "iu" else (zstd,)
 
 
 def read_packed(
@@ -101,20 +98,17 @@ def _stored_bytes(known: ArrayDigest) -> int:
 
 
 def _decode(stream: Any, values: NDArray[Any], frames: Sequence[int]) -> None:
-    rows, differences = chunk_rows(values), _in_differences(values.dtype)
-    # New memory for each frame takes as long as decoding it.
-    scratch = [np.empty(values[:rows].nbytes if differences else 0, np.uint8) for _ in range(2)]
+    *before, zstd = _codecs(values.dtype)
+    rows = chunk_rows(values)
     for number, size in enumerate(frames):
-        panel, data = values[number * rows : (number + 1) * rows].reshape(-1), stream.read(size)
+        panel, data = values[number * rows : (number + 1) * rows], stream.read(size)
         if len(data) < size:
             raise EOFError
         # A damaged frame cannot ask for more memory than its values have.
-        if differences:
-            shuffled, plain = (each[: panel.nbytes] for each in scratch)
-            _ZSTD.decode(data, shuffled)
-            np.add.accumulate(Shuffle(panel.itemsize).decode(shuffled, plain).view(panel.dtype), out=panel)
-        else:
-            _ZSTD.decode(data, panel.view(np.uint8))
+        decoded: Any = zstd.decode(data, np.empty(panel.nbytes, np.uint8))
+        for codec in reversed(before):
+            decoded = codec.decode(decoded)
+        panel[...] = np.asarray(decoded).view(values.dtype).reshape(panel.shape)
 
 
 def _fill(stream: Any, values: NDArray[Any]) -> None:
