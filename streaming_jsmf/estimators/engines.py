@@ -47,8 +47,8 @@ class LRJSMF(TopicEstimator):
     Parameters
     ----------
     alpha0
-        Sum of the Dirichlet prior of the document-topic shares in ``transform``; its mean is ``topic_probability_``.
-        auto: estimated from the topic correlations. The topics do not depend on it.
+        Sum of the Dirichlet prior of the document-topic shares in ``transform``, ``score`` and the model that is saved;
+        its mean is ``topic_probability_``. auto: estimated from the topic correlations. The topics do not depend on it.
 
     Attributes
     ----------
