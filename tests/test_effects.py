@@ -413,6 +413,10 @@ def test_other_refusals(folder: Path, model: sj.TopicModel, tmp_path: Path) -> N
     shares, texts = folder / "shares.parquet", TABLE["text"][:30].tolist()
     with pytest.raises(sj.InputError, match="has no column 'nobody'; it has document_id"):
         sj.effects(model, shares, "party", cluster="nobody")
+    with pytest.raises(sj.InputError, match="has no column ''"):
+        sj.effects(model, shares, "party", cluster="")
+    with pytest.raises(sj.InputError, match="topics is empty"):
+        sj.effects(model, shares, "party", topics=[])
     with pytest.raises(sj.InputError, match=r"240 clusters are too many for .* terms|too many"):
         sj.effects(model, shares, "C(year) + C(year):party + speaker", topics=range(K), draws=500)
     other = sj.ingest(TABLE[:100], tmp_path / "other", text="text", metadata=["party"], min_df=1, max_df=1.0)

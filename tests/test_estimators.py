@@ -229,13 +229,17 @@ def test_transform(engine: type, models: dict[type, Any], corpus: Path) -> None:
 
 
 def test_the_number_of_topics_has_two_names_and_the_prior_can_be_given(
-    models: dict[type, Any], corpus: Path
+    models: dict[type, Any], corpus: Path, tmp_path: Path
 ) -> None:
     strong = LRJSMF(n_components=K, alpha0=1e4, **ONE).fit(corpus)
     np.testing.assert_array_equal(strong.components_, models[LRJSMF].components_)
     np.testing.assert_allclose(
         strong.transform(corpus), np.tile(strong.topic_probability_, (502, 1)), atol=0.01
     )
+    strong.save(tmp_path / "model")
+    np.testing.assert_array_equal(LRJSMF.load(tmp_path / "model").transform(corpus), strong.transform(corpus))
+    with pytest.raises(InputError, match="made of other input or with other settings"):
+        models[LRJSMF].save(tmp_path / "model")
     with pytest.raises(InputError, match=r"n_components is 2\.5"):
         LRJSMF(n_components=2.5, **ONE).fit(corpus)  # type: ignore[arg-type]
 

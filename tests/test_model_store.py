@@ -30,7 +30,7 @@ from streaming_jsmf.topics.store import model_names, read_model, write_model
 from streaming_jsmf.topics.variables import MODEL_VARIABLES
 from tests import reference, reference_anchors
 from tests.corpora import Planted
-from tests.damage import rewritten
+from tests.damage import Damage, rewritten, truncated
 
 SYNCHRONOUS = Execution("synchronous")
 SETTINGS = InferSettings(n_topics=5)
@@ -64,6 +64,13 @@ def test_a_model_that_is_removed_while_it_is_open_is_not_read_as_zeros(
     memory.rm("/removed-while-open", recursive=True) if remote else shutil.rmtree(model_path)
     with pytest.raises(FileNotFoundError, match="word_topic/c/0/0"):
         opened["word_topic"].load()
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, truncated])
+def test_a_model_without_the_metadata_of_an_array_is_not_opened(model_path: Path, damage: Damage) -> None:
+    damage(model_path / "word_topic/zarr.json")
+    with pytest.raises(StoreError, match=r"model: .*(metadata|word_topic).*; run infer again"):
+        open_model(model_path)
 
 
 def test_xarray_opens_a_labelled_model_without_this_package(model_path: Path) -> None:

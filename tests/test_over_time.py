@@ -154,6 +154,8 @@ def test_edits_apply(folder: Path, tmp_path: Path) -> None:
     both = plain[plain["topic"] == 0]["share"].values + plain[plain["topic"] == 2]["share"].values
     np.testing.assert_allclose(frame[frame["topic"] == 2]["share"], both)
     assert (frame["words"].str.count(", ") == 1).all()
+    with pytest.raises(sj.InputError, match="by is missing"):
+        model.over_time(None, folder / "shares.parquet")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

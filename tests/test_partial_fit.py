@@ -77,8 +77,11 @@ def test_copies_have_no_temporary_rows(tmp_path: Path) -> None:
     np.testing.assert_array_equal(copied.transform(second), found.transform(second))
     with pytest.raises(InputError, match="store="):
         copied.partial_fit(second)
-    kept = pickle.loads(pickle.dumps(LRJSMF(K, store=tmp_path / "moments", **ONE).partial_fit(first)))
+    shared = LRJSMF(K, store=tmp_path / "moments", **ONE).partial_fit(first)
+    kept = pickle.loads(pickle.dumps(shared))
     np.testing.assert_array_equal(kept.partial_fit(second).components_, found.partial_fit(second).components_)
+    with pytest.raises(InputError, match="another copy of the estimator has added batches since"):
+        shared.partial_fit(second[:9])
 
 
 def test_a_refused_batch_changes_nothing(tmp_path: Path) -> None:

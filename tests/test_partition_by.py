@@ -200,6 +200,10 @@ def test_strings_are_selected_by_name(folder: Path) -> None:
     np.testing.assert_allclose(by_name.row_sum, select_partitions(numbered, "1990..1991").row_sum, rtol=1e-12)
     with pytest.raises(InputError, match=r"there are year 1990, year 1991, .*, null"):
         select_partitions(named, "1990..1991")
+    for one_of_two in ("year 1990,year 19991", "year 1990,7..9"):
+        with pytest.raises(InputError, match=f"no partition has \\w+ {one_of_two[10:]}; there are"):
+            select_partitions(named, one_of_two)
+    assert [*labels_named('"Smith, John",b')] == ["Smith, John", "b"]
 
 
 @pytest.mark.parametrize("expression", ["", " , ", "1990..", "a..b", "1990..1995..2000", ["1990"]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -475,6 +476,25 @@ def test_an_interrupted_run_resumes(tmp_path, monkeypatch, starts, corpus, fails
     for name, values in whole.arrays.items():
         np.testing.assert_array_equal(values, again.arrays[name], err_msg=name)
     assert whole.metrics["polish"]["perplexity"] == again.metrics["polish"]["perplexity"]
+
+
+@pytest.mark.usefixtures("small_sample")
+def test_a_run_killed_while_it_clears_a_step_resumes(tmp_path, monkeypatch, starts, corpus):
+    settings = PolishSettings(steps=6)
+    whole = polish(starts["lr-jsmf"], corpus, tmp_path / "whole", settings, execution=SYNCHRONOUS)
+    remove = shutil.rmtree
+
+    def killed(path, **options):
+        remove(path, **options)
+        if path.name.startswith("step-5-part") and path.parent.name == "records":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        polish(starts["lr-jsmf"], corpus, tmp_path / "out", settings, execution=SYNCHRONOUS)
+    monkeypatch.setattr(shutil, "rmtree", remove)
+    again = polish(starts["lr-jsmf"], corpus, tmp_path / "out", settings, execution=SYNCHRONOUS)
+    np.testing.assert_array_equal(whole.arrays["word_topic"], again.arrays["word_topic"])
 
 
 def test_words_are_matched_by_name(tmp_path, starts, corpus, truth):

@@ -663,6 +663,7 @@ def test_a_table_is_fitted_in_one_flat_call(tmp_path: Path) -> None:
     named = made.transform(other, text="body", id="url")
     assert [*named.index] == ["a", "b", "c"]
     np.testing.assert_array_equal(found, named)
+    assert len(made.transform(other, text="body", split=2)) > len(other)
     unknown, mixed = made.transform(["xyzzy", ""]), made.transform(["xyzzy", TEXTS[0]])
     np.testing.assert_array_equal(
         unknown, mixed.iloc[[0, 0]], "documents without known words have the prior's shares"

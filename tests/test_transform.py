@@ -226,6 +226,16 @@ def test_documents_that_did_not_converge_are_reported(
     assert told.levelname == "WARNING"
 
 
+def test_documents_may_be_longer_than_single_precision_counts(
+    model: Path, drawn: Planted, tmp_path: Path
+) -> None:
+    counts = drawn.counts[:6].copy()
+    counts[0, 0] = 2**24 + 1
+    made = made_by(model, write_named(tmp_path / "corpus", counts, words(counts.shape[1])), tmp_path / "out")
+    (table,) = made.tables(["known_tokens"])
+    np.testing.assert_array_equal(table.column(0), counts.sum(axis=1).astype(np.float32))
+
+
 def test_ids_count_where_the_corpus_has_none(corpus_path: Path, drawn: Planted, tmp_path: Path) -> None:
     made = made_by(save_model(tmp_path / "m", drawn.word_topic), corpus_path, tmp_path / "s")
     ids = pa.concat_tables(list(made.tables(["document_id"])))

@@ -278,6 +278,10 @@ def test_nothing_is_done_without_changes(folder: Path) -> None:
     after = states()
     changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
     assert {Path(path).name for path in changed} <= {"files.arrow", "day1.csv"}
+    left = folder / "model.moments/partials/sums-fold-0"  # as by a run that was killed after its commit
+    left.mkdir()
+    printed("update", folder / "model", f"{folder}/news/*.csv")
+    assert not left.exists()
 
 
 def test_a_moved_model_whose_documents_come_again(fitted: Path, tmp_path: Path) -> None:

@@ -183,7 +183,8 @@ class InferSettings(Settings):
 
     def _check_anchor_words(self) -> None:
         given: Any = self.anchor_words
-        if isinstance(given, str | Mapping) or not all(map(_are_words, given)):
+        listed = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
+        if not (listed and all(map(_are_words, given))):
             raise InputError(
                 f"{option.anchor_words} is {given!r}; list a word, or a list of words, for each topic"
             )

@@ -177,7 +177,7 @@ class Covariates:
     def read(cls, shares: SharesFile, text: str, cluster: str | None) -> Covariates:
         """Read a formula, and fix its design by the documents; one pass over the columns that it names."""
         formula = Formula.read(text, shares.columns, str(shares.path))
-        kinds = _kinds(shares, [*formula.columns, *([cluster] if cluster else [])])
+        kinds = _kinds(shares, [*formula.columns, *([] if cluster is None else [cluster])])
         columns = {name: _covariate(shares, kinds[name], formula, name) for name in formula.columns}
         if cluster and not has_groups(kinds[cluster]):
             raise InputError(f"column {cluster!r} of {shares.path} makes no clusters; give texts or numbers")

@@ -233,6 +233,8 @@ def effects(model: AnyModel, shares: AnyShares, formula: str, **options: Any) ->
 def _chosen(found: ModelShares, topics: Sequence[int] | None) -> list[int]:
     """Positions of topics among the shown ones."""
     numbers = found.shown.numbers
+    if topics is not None and not topics:
+        raise InputError(f"{option.topics} is empty; give numbers of topics, such as 3,7")
     for topic in topics or ():
         found.shown.edits.members(topic)
         if topic not in numbers:

@@ -80,6 +80,8 @@ def over_time_of(
     asked = OverTimeRequest.of({**options, "by": by})
     if asked.words is not None and asked.corpus is None:
         raise InputError(f"{option.words} requires {option.corpus}, whose documents are read; give both")
+    if not asked.by:
+        raise InputError(f"{option.by} is missing; give a column of dates or numbers")
     found = ModelShares.open(model, shares)
     if asked.topic is not None:
         found = found.only(asked.topic)

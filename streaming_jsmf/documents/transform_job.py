@@ -235,7 +235,7 @@ def _tables(context: PartContext, partition: Partition, totals: list[ShareTotals
     inputs, about, first = context.inputs, context.about, partition.first
     word_topic, prior = inputs.read("word_topic"), inputs.read("prior")
     for unit, known, tokens in inputs.blocks(partition):
-        of_documents = pa.array(known.sum(axis=1), pa.float32())
+        of_documents = pa.array(known.sum(axis=1).astype(np.float32))
         metadata = _metadata(unit, first, context.schema).append_column(KNOWN_TOKENS, of_documents)
         for rows in panels(known.shape[0], about.row_group_rows):
             found = document_topics(known[rows], word_topic, prior, threads=inputs.threads)

@@ -131,7 +131,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
     polish_steps: int = setting(0, ge=0)
     n_components: int | None = setting(None, ge=1)
     transform_iterations: int = setting(MAX_ITERATIONS, ge=1)
-    transform_tolerance: float = setting(TOLERANCE)
+    transform_tolerance: float = setting(TOLERANCE, ge=0)
     random_state: int | np.random.RandomState | np.random.Generator | None = setting(0)
 
     #: Class of the settings of the engine, whose fields are parameters of the estimator.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import ClassVar, Literal, TypeVar
 
 from streaming_jsmf.config import (
@@ -20,7 +20,9 @@ from streaming_jsmf.config import (
 )
 from streaming_jsmf.config.fields import parameters_text, setting
 from streaming_jsmf.estimators.base import TopicEstimator
-from streaming_jsmf.inference.correlations import dirichlet_prior, prior_sum
+from streaming_jsmf.fingerprint import fingerprint
+from streaming_jsmf.inference.correlations import dirichlet_prior
+from streaming_jsmf.topics.parameters import prior_of
 from streaming_jsmf.topics.store import Model
 
 Estimator = TypeVar("Estimator", bound=TopicEstimator)
@@ -45,8 +47,8 @@ class LRJSMF(TopicEstimator):
     Parameters
     ----------
     alpha0
-        Sum of the Dirichlet prior of the document-topic shares in ``transform``; its mean is ``topic_probability_``.
-        auto: estimated from the topic correlations. The topics do not depend on it.
+        Sum of the Dirichlet prior of the document-topic shares in ``transform``, ``score`` and the model that is saved;
+        its mean is ``topic_probability_``. auto: estimated from the topic correlations. The topics do not depend on it.
 
     Attributes
     ----------
@@ -80,18 +82,16 @@ class LRJSMF(TopicEstimator):
     _settings_class: ClassVar[type[InferSettings]] = InferSettings
 
     def _keep(self, model: Model) -> None:
+        if not isinstance(self.alpha0, str):  # the prior of all that takes the estimator as a model
+            prior = dirichlet_prior(model.arrays["topic_probability"], self.alpha0)
+            made_by = fingerprint({"model": model.fingerprint, "alpha0": float(self.alpha0)})
+            provenance = {**model.provenance, "fingerprint": made_by}
+            model = replace(model, arrays={**model.arrays, "alpha": prior}, provenance=provenance)
         super()._keep(model)
         self.topic_topic_ = model.arrays["topic_topic"]
         self.anchors_ = model.arrays["anchors"]
-        estimated = isinstance(self.alpha0, str)
-        if estimated and "alpha" in model.arrays:  # polish keeps the prior that it assumed
-            self.alpha_ = model.arrays["alpha"]
-            self.alpha0_ = float(self.alpha_.sum())
-            return
-        self.alpha0_ = (
-            prior_sum(self.topic_topic_, self.topic_probability_) if estimated else float(self.alpha0)
-        )
-        self.alpha_ = dirichlet_prior(self.topic_probability_, self.alpha0_)
+        self.alpha_ = prior_of(model)
+        self.alpha0_ = float(self.alpha_.sum())
 
 
 @with_parameters

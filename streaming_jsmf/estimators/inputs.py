@@ -304,6 +304,10 @@ class KeptRows:
             / f"batch-{self.batches:05d}-{number:05d}.parquet"
             for number, shard in enumerate(batch.shards)
         }
+        if any(map(exists, new.values())):
+            raise InputError(
+                f"{self.folder}: another copy of the estimator has added batches since; continue with that one"
+            )
         try:
             put_files([*new.items()])
             moments = scan(str(rows), self.moments, settings, execution, follow=True)

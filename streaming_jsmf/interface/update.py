@@ -31,6 +31,7 @@ from streaming_jsmf.ingestion.revision import CHANGES, SINCE
 from streaming_jsmf.ingestion.word_choice import NEW_WORDS
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.moments.integrity import is_cleared
 from streaming_jsmf.moments.manifest import StoreManifest, words_digest
 from streaming_jsmf.moments.scan import relocate, scan
 from streaming_jsmf.moments.store import Moments, read_store
@@ -258,7 +259,7 @@ def _followed(corpus: Corpus, place: StorePath, execution: Execution, listener: 
     """The moments of a corpus in its present state."""
     recover(place)
     store = read_store(place)
-    if store.manifest.corpus.fingerprint == corpus.fingerprint and not store.missing_stages:
+    if store.manifest.corpus.fingerprint == corpus.fingerprint and is_cleared(store):
         return store
     same_words = words_digest(corpus.vocabulary().words) == store.manifest.vocabulary
     if same_words and store.manifest.corpus.path != corpus.location:

@@ -305,11 +305,10 @@ class Checkpoints:
         return self.store / PARTIALS / f"{self.stage}-inputs-{uuid.uuid4().hex}"
 
     def clear(self) -> None:
-        """Remove all results of the stage and their records."""
-        prefixes = (self._name("part", ""), self._name("fold", ""))
+        """Remove all results of the stage and their records, those of parts first: without its fold, one misleads."""
         for group, file in ((self.store / RECORDS, ROOT), (self.store / PARTIALS, PACKED)):
-            names = child_names(group, f"{self.stage}-")
-            remove_single(file, *(group / name for name in names if name.startswith(prefixes)))
+            for prefix in (self._name("part", ""), self._name("fold", "")):
+                remove_single(file, *(group / name for name in child_names(group, prefix)))
 
     def attempts(self, parts: Iterable[str]) -> dict[str, str]:
         """The name of the record of each of these parts, and of the group with its result.

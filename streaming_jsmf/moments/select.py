@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from streaming_jsmf.config.share_queries import column_names
 from streaming_jsmf.errors import InputError, StoreError, option
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import PartialResult, joined_arrays
@@ -32,36 +33,36 @@ NULL = "null"
 FEWEST_PARTS = 4
 
 
-def labels_named(expression: str) -> Callable[[Label], bool]:
-    """Whether a label is named by an expression: single labels, and ranges of whole numbers with both ends included.
+def labels_named(expression: str) -> dict[str, Callable[[Label], bool]]:
+    """For each part of an expression, whether it names a label: that label, or a range of whole numbers with both ends.
 
-    ``1990..1999`` is a range, also of texts such as "1995" and "1995-12-31" (see ``number_of``); ``a,b`` is a list, and
-    ``null`` stands for documents without a value. Raises ``InputError`` if the expression names nothing.
+    ``1990..1999`` is a range, also of texts such as "1995" and "1995-12-31" (see ``number_of``); ``a,b`` is a list, in
+    which labels with a comma are quoted, and ``null`` stands for documents without a value. Raises ``InputError`` if
+    the expression names nothing.
     """
     if not isinstance(expression, str):
         raise InputError(f"{option.partitions} is {expression!r}; give one string, such as '1990..1999,2005'")
-    names, ranges = set(), []
-    for part in (piece.strip() for piece in expression.split(",")):
+    found = dict[str, Callable[[Label], bool]]()
+    for part in filter(None, column_names(expression)):
         first, dots, last = part.partition("..")
-        if dots:
-            try:
-                ranges.append((int(first), int(last)))
-            except ValueError as error:
-                raise InputError(
-                    f"{option.partitions} is {expression!r}; a range has whole numbers at both ends: 1990..1999"
-                ) from error
-        elif part:
-            names.add(part)
-    if not (names or ranges):
+        try:
+            found[part] = partial(_is_within, int(first), int(last)) if dots else partial(_is_label, part)
+        except ValueError as error:
+            raise InputError(
+                f"{option.partitions} is {expression!r}; a range has whole numbers at both ends: 1990..1999"
+            ) from error
+    if not found:
         raise InputError(f"{option.partitions} is {expression!r}; give labels such as 1990..1999 or a,b")
+    return found
 
-    def is_named(label: Label) -> bool:
-        number = number_of(label)
-        if number is not None and any(low <= number <= high for low, high in ranges):
-            return True
-        return (NULL if label is None else str(label)) in names
 
-    return is_named
+def _is_within(low: int, high: int, label: Label) -> bool:
+    number = number_of(label)
+    return number is not None and low <= number <= high
+
+
+def _is_label(name: str, label: Label) -> bool:
+    return (NULL if label is None else str(label)) == name
 
 
 def number_of(label: Label) -> int | None:
@@ -149,10 +150,10 @@ class SelectedMoments(Moments):
 def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
     """Moments of the partitions whose label matches an expression (see ``labels_named``). No pass over the corpus.
 
-    Memory: their documents. Raises ``InputError`` if partitions were not made by a column, or if no label matches; the
-    message lists the labels.
+    Memory: their documents. Raises ``InputError`` if partitions were not made by a column, or if no label matches a
+    part of the expression; the message lists the labels.
     """
-    is_named = labels_named(expression)
+    parts = labels_named(expression)
     column = moments.settings.partition_by
     if column is None:
         raise InputError(
@@ -166,11 +167,11 @@ def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
             f"{option.range_finder('sample').alone}"
         )
     known = [partition.label for partition in moments.manifest.partitions]
-    chosen = [key for key, label in zip(moments.manifest.part_keys, known, strict=True) if is_named(label)]
-    if not chosen:
-        raise InputError(
-            f"{moments.path}: no partition has {column} {expression}; there are {_listed(known)}"
-        )
+    for part, names in parts.items():
+        if not any(map(names, known)):
+            raise InputError(f"{moments.path}: no partition has {column} {part}; there are {_listed(known)}")
+    labels = zip(moments.manifest.part_keys, known, strict=True)
+    chosen = [key for key, label in labels if any(names(label) for names in parts.values())]
     checkpoints = moments.checkpoints(SUMS)
     selected = _folded(moments, expression, (checkpoints.read_part(key) for key in chosen))
     if not selected.folded.scalars["total_weight"] > 0:

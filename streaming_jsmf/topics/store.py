@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import zarr
 from numpy.typing import NDArray
 from upath import UPath
 
@@ -349,16 +348,22 @@ def open_model(path: AnyModel) -> xr.Dataset:
 
     Words and lists of word ids are in memory, so that ``model.word[model.prominent_words]`` are words.
     Its attributes ``settings``, ``metrics`` and ``provenance`` are mappings, which netCDF stores as JSON text. Raises
-    ``InputError`` if there is no model at ``path``; reading values whose chunk is missing raises
-    ``FileNotFoundError``. Values are not compared with their digests; ``describe`` and other functions do that.
+    ``InputError`` if there is no model at ``path``, ``StoreError`` if metadata are missing or damaged; reading values
+    whose chunk is missing raises ``FileNotFoundError``. Values are not compared with their digests; ``describe`` and
+    other functions do that.
     """
     import xarray as xr
 
     path = model_path(path).absolute()  # arrays are read later, maybe after os.chdir
-    _read_attributes(path)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=zarr.errors.UnstableSpecificationWarning)
-        opened = xr.open_zarr(zarr_store(path), consolidated=False)
+    digests = _read_attributes(path)["digests"]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of words, and of what is told below
+            opened = xr.open_zarr(zarr_store(path), consolidated=False)
+    except (ValueError, KeyError) as error:
+        raise StoreError(f"{path}: metadata of an array are damaged ({error}); run infer again") from error
+    if missing := digests.keys() - opened.variables.keys():
+        raise StoreError(f"{path}: {', '.join(sorted(missing))} is missing; run infer again")
     # NumPy cannot cast Zarr's strings of variable width to str, and pandas has no such dtype.
     words = opened.variables["word"]
     opened = opened.assign_coords(word=("word", words.values.astype(object), words.attrs))
