@@ -389,14 +389,16 @@ class TopicModel:
     def transform(self, source: Any, **options: Any) -> pd.DataFrame:
         """Return the topic shares of documents with edits applied: one row per document, one column per topic number.
 
-        The index is that of the source (pandas, Dask), or the document ids. All rows are in memory; for more documents
+        The index is that of the source (pandas, Dask) if each of its rows is a document, or the document ids. All rows are in memory; for more documents
         use the function ``transform``, which has the same sources, options, such as ``text="body"``, and errors.
         """
         with temporary_shares(self, source, **options) as shares:
             table = documents.shares_table(self, shares)
         index = getattr(source, "index", None)
         index = index.compute() if index is not None and hasattr(index, "compute") else index  # of Dask
-        return table if index is None or callable(index) or "id" in options else table.set_index(index)
+        if index is None or callable(index) or "id" in options or len(index) != len(table):
+            return table
+        return table.set_index(index)
 
     def update(self, source: Any, **options: Any) -> Update:
         """Follow the source of the model, or add documents; see the function ``update``, whose options these are.
