@@ -262,6 +262,7 @@ def test_no_constant_names_options() -> None:
     [
         (("ingest", "neews.csv", "c"), "{}/neews.csv: no such file or directory; did you mean news.csv?"),
         (("topics", "modell"), "modell: no such file or directory; did you mean model?"),
+        (("documents", "modell", "--topic", "0"), "modell: no such file or directory; did you mean model?"),
     ],
 )
 def test_a_missing_path_suggests_similar_names(
