@@ -197,7 +197,11 @@ def test_columns_may_have_the_names_of_results(model: Path, shares: Path, tmp_pa
     table = pq.read_table(shares)
     named = table.add_column(1, "share", [[7, 8, 9] * 30]).add_column(1, "x", [[1, 2] * 45])
     write_shares(tmp_path / "s.parquet", named, shares)
-    for name, values in {"share": {7, 8, 9}, "x": {1, 2}, "year": {*table["year"].to_pylist()} - {None}}.items():
+    for name, values in {
+        "share": {7, 8, 9},
+        "x": {1, 2},
+        "year": {*table["year"].to_pylist()} - {None},
+    }.items():
         [points] = plot_documents(model, tmp_path / "s.parquet", color=name).axes[0].collections
         assert {*points.get_array().compressed().tolist()} == values
     report(model, tmp_path / "page.html", shares=tmp_path / "s.parquet", by="share")

@@ -389,8 +389,9 @@ class TopicModel:
     def transform(self, source: Any, **options: Any) -> pd.DataFrame:
         """Return the topic shares of documents with edits applied: one row per document, one column per topic number.
 
-        The index is that of the source (pandas, Dask) if each of its rows is a document, or the document ids. All rows are in memory; for more documents
-        use the function ``transform``, which has the same sources, options, such as ``text="body"``, and errors.
+        The index is that of the source (pandas, Dask) if each of its rows is a document, or the document ids. All rows
+        are in memory; for more documents use the function ``transform``, which has the same sources, options, such as
+        ``text="body"``, and errors.
         """
         with temporary_shares(self, source, **options) as shares:
             table = documents.shares_table(self, shares)

@@ -130,9 +130,9 @@ def without_boilerplate(texts: Any, is_mail: bool = False) -> tuple[Any, tuple[i
     This removes files in uuencode or base64; a leading mail header except its subject, keywords and summary; HTML tags,
     scripts and comments; URLs and mail addresses. HTML entities and escapes, such as ``\\n`` and ``\\u00e9``, become
     characters. In mail, which ``is_mail`` or a header, an attribution of a quote, or several quoted lines tell, it
-    removes lines quoted with ``>``, their attributions, and a signature of up to fifteen lines after a line of two dashes. It removes
-    an old mail that follows a reply, which Outlook's header or an attribution with a time and an address starts. A text
-    of which nothing would be left, or that forwards mail, stays.
+    removes lines quoted with ``>``, their attributions, and a signature of up to fifteen lines after a line of two
+    dashes. It removes an old mail that follows a reply, which Outlook's header or an attribution with a time and an
+    address starts. A text of which nothing would be left, or that forwards mail, stays.
 
     Returns the texts, and the number of texts that lost words and of the words that they lost (runs of letters and
     digits).
@@ -155,7 +155,8 @@ def without_boilerplate(texts: Any, is_mail: bool = False) -> tuple[Any, tuple[i
         lost.append(before - _n_words(held))
         return held
 
-    for marked, rules in ((signed, _RULES_OF_MAIL if is_mail else _RULES), (~signed & (found & signs.TAG > 0), _OF_TAGS)):
+    of_all = _RULES_OF_MAIL if is_mail else _RULES
+    for marked, rules in ((signed, of_all), (~signed & (found & signs.TAG > 0), _OF_TAGS)):
         # One copy of all texts, not one for each rule.
         texts = changed(texts, pa.array(marked), partial(cleaned, left=found[marked], rules=rules))
     return texts, (sum(int(np.count_nonzero(n > 0)) for n in lost), sum(int(n.clip(0).sum()) for n in lost))
