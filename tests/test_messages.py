@@ -275,6 +275,19 @@ def test_a_missing_path_suggests_similar_names(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "news.csv"]
 
 
+def test_a_way_out_names_what_it_reads(tmp_path: Path, invoke: Command) -> None:
+    """A pattern reads one kind of the other files, and none has no suffix."""
+    for name in ("a.docx", "b.md", "c.txt", "d"):
+        (tmp_path / name).write_bytes(b"PK\3\4" if name == "a.docx" else b"some text")
+    done = invoke("ingest", tmp_path, tmp_path / "corpus")
+    refused(
+        done,
+        2,
+        f".docx files are not read; export them as plain text, one file each, or read the .md files "
+        f"alone with the pattern '{tmp_path}/**/*.md'",
+    )
+
+
 @pytest.mark.slow
 def test_a_locale_that_cannot_name_a_file_is_the_reason(tmp_path: Path) -> None:
     (tmp_path / "m\u00f6").mkdir()
