@@ -279,7 +279,7 @@ def test_a_way_out_names_what_it_reads(tmp_path: Path, invoke: Command) -> None:
     """A pattern reads one kind of the other files, and none has no suffix."""
     for name in ("a.docx", "b.md", "c.txt", "d"):
         (tmp_path / name).write_bytes(b"PK\3\4" if name == "a.docx" else b"some text")
-    done = invoke("ingest", tmp_path, tmp_path / "corpus")
+    done = invoke("ingest", tmp_path, tmp_path.with_name("corpus"))
     refused(
         done,
         2,
