@@ -219,6 +219,15 @@ def test_whole_numbers_beside_missing_ones_are_exact(model: Path, plain: Path, t
     assert {*listed} == {2**53, 2**53 + 1, None}
 
 
+def test_numbers_that_json_lacks_are_null(model: Path, plain: Path, tmp_path: Path, invoke: Command) -> None:
+    shares = shares_with(plain, tmp_path, number=pa.array([1.5, float("nan"), float("inf")] * 30))
+    for asked in (("--by", "number"), ("--topic", "0", "--columns", "number", "--number", "90")):
+        rows = json.loads(
+            invoke("documents", model, shares, *asked, "--json").out, parse_constant=pytest.fail
+        )
+        assert {row["number"] for row in rows} == {1.5, None}
+
+
 @pytest.mark.parametrize(
     "command",
     [

@@ -127,6 +127,15 @@ def test_messages_of_an_mbox(place: str, ingested: Command, tmp_path: Path) -> N
         assert found[1]["words"] == dict.fromkeys(["ant", "from", "here", "on", "bee", "été", "sujet1"], 1)
 
 
+@pytest.mark.parametrize("text", ["ant\n\n-- \nAnn Bee\n", "> bee\nant\n", "ant\n\nAnn wrote:\n> bee\n"])
+def test_what_is_not_of_the_author_is_removed(text: str, ingested: Command, tmp_path: Path) -> None:
+    """A message in a file has the words of one with its header in a table, also without several quoted lines."""
+    put(tmp_path / "in" / "1.eml", mail(text=text))
+    assert ingested(tmp_path / "in", "--boilerplate", "drop").code == 0
+    [found] = documents(tmp_path)
+    assert found["words"] == {"été": 1, "sujet0": 1, "ant": 1}
+
+
 def test_messages_that_cannot_be_read(ingested: Command, tmp_path: Path) -> None:
     nested = (b"Content-Type: multipart/mixed; boundary=b%d\n\n--b%d\n" % (i, i) for i in range(3000))
     deep = b"".join([b"Subject: x\n", *nested])

@@ -262,6 +262,7 @@ def test_no_constant_names_options() -> None:
     [
         (("ingest", "neews.csv", "c"), "{}/neews.csv: no such file or directory; did you mean news.csv?"),
         (("topics", "modell"), "modell: no such file or directory; did you mean model?"),
+        (("documents", "modell", "--topic", "0"), "modell: no such file or directory; did you mean model?"),
     ],
 )
 def test_a_missing_path_suggests_similar_names(
@@ -272,6 +273,19 @@ def test_a_missing_path_suggests_similar_names(
     monkeypatch.chdir(tmp_path)
     refused(invoke(*arguments), 2, said.format(tmp_path))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "news.csv"]
+
+
+def test_a_way_out_names_what_it_reads(tmp_path: Path, invoke: Command) -> None:
+    """A pattern reads one kind of the other files, and none has no suffix."""
+    for name in ("a.docx", "b.md", "c.txt", "d"):
+        (tmp_path / name).write_bytes(b"PK\3\4" if name == "a.docx" else b"some text")
+    done = invoke("ingest", tmp_path, tmp_path.with_name("corpus"))
+    refused(
+        done,
+        2,
+        f".docx files are not read; export them as plain text, one file each, or read the .md files "
+        f"alone with the pattern '{tmp_path}/**/*.md'",
+    )
 
 
 @pytest.mark.slow

@@ -42,6 +42,7 @@ from streaming_jsmf.topics.store import Model, read_model, write_model
 from tests.cases import first_cases
 from tests.corpora import planted, write_corpus
 from tests.figure_texts import beside_the_data, require_readable
+from tests.html_pages import page_at, values_of
 from tests.outcomes import Command, refused
 from tests.stores import write_shares
 from tests.test_report_values import saved, shares_beside
@@ -190,6 +191,21 @@ def test_documents_are_near_those_with_similar_shares_and_colored_by_a_column(
         plot_documents(model, shares, color="none")
     with pytest.raises(InputError):
         document_map(model, shares, number=0)
+
+
+def test_columns_may_have_the_names_of_results(model: Path, shares: Path, tmp_path: Path) -> None:
+    table = pq.read_table(shares)
+    named = table.add_column(1, "share", [[7, 8, 9] * 30]).add_column(1, "x", [[1, 2] * 45])
+    write_shares(tmp_path / "s.parquet", named, shares)
+    for name, values in {
+        "share": {7, 8, 9},
+        "x": {1, 2},
+        "year": {*table["year"].to_pylist()} - {None},
+    }.items():
+        [points] = plot_documents(model, tmp_path / "s.parquet", color=name).axes[0].collections
+        assert {*points.get_array().compressed().tolist()} == values
+    report(model, tmp_path / "page.html", shares=tmp_path / "s.parquet", by="share")
+    assert "share_" in values_of(page_at(tmp_path / "page.html"))["scatter"]["columns"]
 
 
 def test_quality_is_exclusivity_against_coherence_with_names_that_do_not_overlap(tmp_path: Path) -> None:

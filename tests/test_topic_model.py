@@ -269,6 +269,8 @@ def test_documents_of_anything(tmp_path: Path, invoke: Command) -> None:
     pd.testing.assert_frame_equal(model.documents(table, topic=2, number=5, text="body"), new)
     pd.testing.assert_frame_equal(model.documents(shares, 2, number=5), new.drop(columns="excerpt"))
     np.testing.assert_allclose(model.documents(shares)["share"], shares.mean(), rtol=1e-12)
+    passages = model.transform(table[:2].assign(body="nuclear weapons of states"), split=2)
+    assert [*passages.index] == ["d0/1", "d0/2", "d1/1", "d1/2"]
     assert model.documents(TEXTS[:4], topic=2, number=1)["excerpt"][0] in TEXTS[:4]
     table.to_csv(tmp_path / "new.csv", index_label="id")
     asked = (model.path, tmp_path / "new.csv", "--topic", 2, "--number", 5, "--text", "body", "--json")

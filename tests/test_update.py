@@ -388,6 +388,15 @@ def test_numbers_of_documents_are_not_ids(tmp_path: Path, has_ids: bool) -> None
     assert model.corpus.n_documents == 80
 
 
+def test_columns_that_the_corpus_lacks_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = [text for _, text in texts(90, 0).values()]
+    model = sj.fit(pd.DataFrame({"body": rows[:80], "date": 1}), tmp_path / "model", len(SUBJECTS))
+    model.update(pd.DataFrame({"body": rows[80:85], "date": 2}))
+    assert "no such columns" not in caplog.text
+    model.update(pd.DataFrame({"body": rows[85:], "Date": 3, "size": 4}))
+    assert "the corpus has no such columns: Date, size;" in caplog.text
+
+
 def test_values_are_read_as_those_before(tmp_path: Path) -> None:
     """Dates of early days of a month, and integers beside missing values, which pandas writes as 2.0."""
 

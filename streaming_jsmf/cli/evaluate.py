@@ -38,7 +38,7 @@ def evaluate(model: str, as_json: bool = False, **options: Any) -> Callable[[], 
 def _print(results: list[dict[str, Any]], as_json: bool, *, listed: bool) -> None:
     several = len(results) > 1
     if as_json:
-        click.echo(json_text(results if several else results[0], allow_nan=False))
+        click.echo(json_text(results if several else results[0]))
     else:
         click.echo("\n".join(_several(results) if several else _one(results[0])))
     for result in results:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -283,11 +284,22 @@ json_option = partial(option, "--json", "as_json", is_flag=True, help="Print JSO
 summary_option = option("--json", SUMMARY, is_flag=True, help="Print the result as JSON.")
 
 
-def json_text(value: Any, *, allow_nan: bool = True) -> str:
-    """What ``--json`` prints; dates become text."""
+def json_text(value: Any) -> str:
+    """What ``--json`` prints; dates become text, and numbers that JSON does not have null."""
     import json
 
-    return json.dumps(value, ensure_ascii=False, allow_nan=allow_nan, indent=1, default=str)
+    return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, indent=1, default=str)
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float() if not math.isfinite(value):
+            return None
+        case dict():
+            return {key: _finite(item) for key, item in value.items()}
+        case list() | tuple():
+            return [*map(_finite, value)]
+    return value
 
 
 def csv_options(help: str = "Print CSV instead of a table.", **settings: Any) -> Decorator:

@@ -168,6 +168,7 @@ def shares_of(
     kept = beside(path, "shares.parquet")
     source = (corpus or corpus_beside(path)) if given is None else given
     if source is None:
+        read_model(path, ())  # InputError if there is no model
         raise InputError(
             "the corpus of this model is unknown; give texts, a corpus, or shares that transform wrote"
         )

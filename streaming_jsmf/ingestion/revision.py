@@ -235,7 +235,7 @@ class Revision:
         frequency, tokens = words.document_frequency.copy(), words.term_count.copy()
         lost = np.zeros_like(frequency), np.zeros_like(tokens)
         lost_documents, lost_tokens = np.zeros(len(STEPS), np.int64), np.zeros(len(STEPS))
-        schema = self.known.corpus.schema()
+        schema, left_out = self.known.corpus.schema(), set[str]()
         try:
             for held in others:
                 rows = held.rows
@@ -247,11 +247,17 @@ class Revision:
                     steps = np.where(self.entries["file"][leaves] < 0, 0, self.entries["step"][leaves])
                     lost_documents += np.bincount(steps, minlength=len(STEPS))
                     lost_tokens += np.bincount(steps, gone.bags.tokens(), minlength=len(STEPS))
+                    left_out |= documents.metadata.keys() - {*schema.names}
                     if stay.any():
                         writer.write(_conformed(documents.take(stay), schema))
             written = writer.close()
         finally:
             writer.abort()
+        if left_out:
+            logger.warning(
+                "left out of the added documents, because the corpus has no such columns: %s; fit again to keep them",
+                ", ".join(sorted(left_out)),
+            )
         found = [held.entry.model_copy(update={"name": Path(held.path).name}) for held in staying]
         last = max(int(Path(entry.name).stem.rpartition("-")[2]) for entry in self.known.manifest.shards)
         found += link_shards([(folder / entry.name, entry) for entry in written], made, last + 1)

@@ -389,16 +389,16 @@ class TopicModel:
     def transform(self, source: Any, **options: Any) -> pd.DataFrame:
         """Return the topic shares of documents with edits applied: one row per document, one column per topic number.
 
-        The index is that of the source (pandas, Dask), or the document ids, as with ``id`` or ``split``. All rows are
-        in memory; for more documents use the function ``transform``, which has the same sources, options, such as
-        ``text="body"``, and errors.
+        The index is that of the source (pandas, Dask) if each of its rows is a document, or the document ids, as with
+        ``id`` or ``split``. All rows are in memory; for more documents use the function ``transform``, which has the
+        same sources, options, such as ``text="body"``, and errors.
         """
         with temporary_shares(self, source, **options) as shares:
             table = documents.shares_table(self, shares)
         index = getattr(source, "index", None)
         index = index.compute() if index is not None and hasattr(index, "compute") else index  # of Dask
-        of_source = hasattr(index, "__len__") and not options.keys() & {"id", "split"}
-        return table.set_index(index) if of_source else table
+        of_source = hasattr(index, "__len__") and len(index) == len(table)
+        return table.set_index(index) if of_source and not options.keys() & {"id", "split"} else table
 
     def update(self, source: Any, **options: Any) -> Update:
         """Follow the source of the model, or add documents; see the function ``update``, whose options these are.

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.display import memory_text, percent, printable
 from streaming_jsmf.documents.effects import Effects
 from streaming_jsmf.documents.groups import FEW_NOTE, NORMAL, SHARE, Groups, are_times, short_text, values_of
+from streaming_jsmf.documents.shares import DOCUMENT_ID, with_result
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.choice import Choice, comparison_table
 from streaming_jsmf.linalg.typing import Floats
@@ -262,7 +263,8 @@ def _together(topic_topic: Floats) -> dict[str, str]:
 
 def _scatter(drawn: DocumentMap) -> dict[str, Any]:
     x, y = (drawn.points - drawn.points.min(axis=0)).T
-    found = document_lists([drawn.table.add_column(1, SHARE, [drawn.share])])
+    table = with_result(drawn.table, SHARE, [drawn.share])
+    found = document_lists([table.select([*dict.fromkeys([DOCUMENT_ID, SHARE, *table.column_names])])])
     return {
         "x": _packed(np.minimum(x, 1.0) * ZERO),
         "y": _packed(np.minimum(y, 1.0) * ZERO),

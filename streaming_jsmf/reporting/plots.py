@@ -293,12 +293,16 @@ def plot_documents(
         raise InputError(
             f"{_named(model, shares)}: no column {color!r}; it has {', '.join(frame.columns[5:]) or 'none'}"
         )
+    column = color
+    # A column of metadata with the name of a result, such as share, has another one.
+    while color in frame.columns[1:5] and f"{column}_" in frame:
+        column = f"{column}_"
     frame = frame[frame["topic"].isin([*names])]
     if not len(frame):
         raise InputError(
             f"these topics are the largest of no document; give others, or {option.number} of more"
         )
-    layers = _layers(frame, color, names)
+    layers = _layers(frame, column, names)
     legend = plain(color) if color else "topic with the largest share"
     default = f"Map of {len(frame):,} documents; near: similar topics"
     if interactive:

@@ -119,7 +119,8 @@ def open_source(
     words = Tokenizer()
     if isinstance(options, TokenOptions):
         phrases = options.phrases if isinstance(options.phrases, tuple) else ()
-        words = Tokenizer(options, NONE if options.stemmer is None else stop_words, phrases)
+        unstemmed = NONE if options.stemmer is None else stop_words
+        words = Tokenizer(options, unstemmed, phrases, of_mail=reader == MailSource.reader)
     return READERS[reader].open(root, found, options, words)
 
 
@@ -235,11 +236,11 @@ def _require_read(root: str, suffixes: set[str]) -> None:
     way_out = "export them as plain text, one file each"
     if unread[0] in _BINARY:
         way_out = "save their tables as Parquet or CSV"
-    for other in sorted(suffixes - _OFFICE - _BINARY)[:1]:
+    for other in sorted(suffixes - _OFFICE - _BINARY - {""})[:1]:
         members = f"{option.reader('text-files')} {option.members(f'*{other}')}"
         in_archive = option.member("FILE") if other in _RECORDS else members
         pattern = f"the pattern '{root}/**/*{other}'"
-        way_out += f", or read the others with {in_archive if is_archive(root) else pattern}"
+        way_out += f", or read the {other} files alone with {in_archive if is_archive(root) else pattern}"
     raise InputError(f"{root}: {unread[0]} files are not read; {way_out}")
 
 

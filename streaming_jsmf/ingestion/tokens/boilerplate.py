@@ -124,20 +124,21 @@ _ADDRESSES = r"(?:https?|ftp)://[^\s<>\"]+|\bwww\.[^\s<>\"]+|[\w.+-]+@[\w-]+(?:\
 _IN_WORD = np.array([i > 127 or chr(i).isalnum() for i in range(256)])
 
 
-def without_boilerplate(texts: Any) -> tuple[Any, tuple[int, int]]:
+def without_boilerplate(texts: Any, is_mail: bool = False) -> tuple[Any, tuple[int, int]]:
     """Remove the boilerplate of mail and web pages, and escapes, from an Arrow array of strings without nulls.
 
     This removes files in uuencode or base64; a leading mail header except its subject, keywords and summary; HTML tags,
     scripts and comments; URLs and mail addresses. HTML entities and escapes, such as ``\\n`` and ``\\u00e9``, become
-    characters. In mail, which has a header, an attribution of a quote, or several quoted lines, it removes lines
-    quoted with ``>``, their attributions, and a signature of up to fifteen lines after a line of two dashes. It removes
-    an old mail that follows a reply, which Outlook's header or an attribution with a time and an address starts. A text
-    of which nothing would be left, or that forwards mail, stays.
+    characters. In mail, which ``is_mail`` or a header, an attribution of a quote, or several quoted lines tell, it
+    removes lines quoted with ``>``, their attributions, and a signature of up to fifteen lines after a line of two
+    dashes. It removes an old mail that follows a reply, which Outlook's header or an attribution with a time and an
+    address starts. A text of which nothing would be left, or that forwards mail, stays.
 
     Returns the texts, and the number of texts that lost words and of the words that they lost (runs of letters and
     digits).
     """
-    found, lost = signs.signs_of(texts), list[NDArray[np.int64]]()
+    always = signs.MAIL if is_mail else 0
+    found, lost = signs.signs_of(texts) | always, list[NDArray[np.int64]]()
     signed = found & signs.ANY > 0
 
     def cleaned(held: Any, left: NDArray[np.int64], rules: Any) -> Any:
@@ -148,11 +149,14 @@ def without_boilerplate(texts: Any) -> tuple[Any, tuple[int, int]]:
                 marked[marked] = pc.match_substring_regex(held.filter(pa.array(marked)), pattern)
             if marked.any():
                 held = changed(held, pa.array(marked), change)
-                left[marked] = signs.signs_of(held if marked.all() else held.filter(pa.array(marked)))
+                left[marked] = always | signs.signs_of(
+                    held if marked.all() else held.filter(pa.array(marked))
+                )
         lost.append(before - _n_words(held))
         return held
 
-    for marked, rules in ((signed, _RULES), (~signed & (found & signs.TAG > 0), _OF_TAGS)):
+    of_all = _RULES_OF_MAIL if is_mail else _RULES
+    for marked, rules in ((signed, of_all), (~signed & (found & signs.TAG > 0), _OF_TAGS)):
         # One copy of all texts, not one for each rule.
         texts = changed(texts, pa.array(marked), partial(cleaned, left=found[marked], rules=rules))
     return texts, (sum(int(np.count_nonzero(n > 0)) for n in lost), sum(int(n.clip(0).sum()) for n in lost))
@@ -202,12 +206,12 @@ def _unescaped(text: str) -> str:
     return _ESCAPES.sub(replaced, text)
 
 
-def _body(text: str) -> str:
+def _body(text: str, known: bool = False) -> str:
     """Remove what mail has before, between and after the lines of its author."""
     body = _reply(_without_header(text))
-    if body is text and ">" not in text:
+    if not known and body is text and ">" not in text:
         return text
-    is_mail = body is not text or _ATTRIBUTED_QUOTE.search(body) is not None
+    is_mail = known or body is not text or _ATTRIBUTED_QUOTE.search(body) is not None
     if not is_mail and len(_QUOTE.findall(body)) < _FEWEST_QUOTES:
         return text
     left = (_QUOTE_IN_MAIL if is_mail else _QUOTE).sub("", _ATTRIBUTED_QUOTE.sub("", body))
@@ -308,6 +312,10 @@ _RULES: tuple[tuple[int, str, Callable[[Any], Any]], ...] = (
     *_OF_TAGS,
     (signs.REFERENCE, _ENTITY, _each(characters)),
     (signs.ADDRESS, "", partial(pc.replace_substring_regex, pattern=_ADDRESSES, replacement=" ")),
+)
+#: The same where the reader knows that all texts are mail, whose headers it has taken.
+_RULES_OF_MAIL = tuple(
+    (signs.MAIL, "", _each(partial(_body, known=True))) if rule[0] & signs.MAIL else rule for rule in _RULES
 )
 
 

@@ -61,11 +61,13 @@ class Tokenizer:
         words are dropped.
     stop_words : Words that are not stemmed, so that stop-word lists still match them; see ``load_stop_words``.
     phrases : Pairs of words, after stemming, that become one word each (``with_phrases``).
+    of_mail : Whether all texts are messages, as the reader knows.
     """
 
     options: TokenOptions = field(default_factory=TokenOptions)
     stop_words: str = NONE
     phrases: tuple[str, ...] = ()
+    of_mail: bool = False
 
     def __post_init__(self) -> None:
         if self.options.tokenizer != "arrow":
@@ -91,7 +93,7 @@ class Tokenizer:
             texts = pc.binary_join(texts, " ").fill_null("") if options.excerpt else texts
         else:
             if options.boilerplate == "drop":
-                texts, removed = without_boilerplate(texts)
+                texts, removed = without_boilerplate(texts, self.of_mail)
             if options.split is not None:
                 texts, passages = split_passages(texts, options.split)
             tokens = self._split(texts)
