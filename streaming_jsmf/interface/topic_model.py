@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -397,8 +397,9 @@ class TopicModel:
             table = documents.shares_table(self, shares)
         index = getattr(source, "index", None)
         index = index.compute() if index is not None and hasattr(index, "compute") else index  # of Dask
-        of_source = hasattr(index, "__len__") and len(index) == len(table)
-        return table.set_index(index) if of_source and not options.keys() & {"id", "split"} else table
+        if options.keys() & {"id", "split"} or not isinstance(index, Sized) or len(index) != len(table):
+            return table
+        return table.set_index(index)
 
     def update(self, source: Any, **options: Any) -> Update:
         """Follow the source of the model, or add documents; see the function ``update``, whose options these are.
