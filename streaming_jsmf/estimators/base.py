@@ -299,7 +299,10 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         return done.log_likelihood / done.tokens
 
     def perplexity(self, X: Any) -> float:
-        """Return exp(-score), the perplexity of ``evaluate``; lower is better. Arguments and errors as ``score``."""
+        """Return exp(-score), a perplexity; lower is better. Arguments and errors as ``score``.
+
+        ``evaluate`` halves the tokens at random, too, but otherwise: of few documents it gives another value.
+        """
         return math.exp(-self.score(X))
 
     def topics(self, words: int = DEFAULT_WORDS) -> Any:
