@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -220,6 +220,14 @@ def with_result(table: Any, name: str, values: Any) -> Any:
     if name in names:
         table = table.rename_columns([free_name(name, names) if other == name else other for other in names])
     return table.append_column(name, values)
+
+
+def metadata_name(name: str, names: Collection[str], results: Collection[str]) -> str:
+    """The name of a metadata column among ``names``, which differs from ``name`` if a result has it."""
+    result = name in results
+    while result and f"{name}_" in names:
+        name = f"{name}_"
+    return name
 
 
 def frame(table: Any) -> pd.DataFrame:

@@ -14,6 +14,7 @@ import numpy as np
 from streaming_jsmf.config import DocumentQuery
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.documents.model_shares import AnyShares, ModelShares
+from streaming_jsmf.documents.shares import metadata_name
 from streaming_jsmf.documents.transform import shares_of
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.evaluation.counts import counts_of
@@ -293,10 +294,7 @@ def plot_documents(
         raise InputError(
             f"{_named(model, shares)}: no column {color!r}; it has {', '.join(frame.columns[5:]) or 'none'}"
         )
-    column = color
-    # A column of metadata with the name of a result, such as share, has another one.
-    while color in frame.columns[1:5] and f"{column}_" in frame:
-        column = f"{column}_"
+    column = None if color is None else metadata_name(color, frame.columns, frame.columns[1:5])
     frame = frame[frame["topic"].isin([*names])]
     if not len(frame):
         raise InputError(
