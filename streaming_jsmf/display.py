@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import shutil
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from types import SimpleNamespace
@@ -246,6 +247,20 @@ def wrapped(text: str, head: str, width: int | None = None) -> list[str]:
 # The characters that OWASP lists under "CSV Injection", and their full-width forms.
 _STARTS_FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+def for_json(value: Any, text: Callable[[str], str] = str) -> Any:
+    """The value with null for numbers that JSON does not have, and each ``text`` in it changed."""
+    match value:
+        case str():
+            return text(value)
+        case float() if not math.isfinite(value):
+            return None
+        case Mapping():
+            return {str(key): for_json(item, text) for key, item in value.items()}
+        case list() | tuple():
+            return [for_json(item, text) for item in value]
+    return value
 
 
 def csv_text(rows: Iterable[Iterable[object]], *, raw: bool) -> str:

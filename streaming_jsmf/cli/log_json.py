@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from streaming_jsmf.display import location, printable
+from streaming_jsmf.display import for_json, location, printable
 from streaming_jsmf.errors import LogError
 from streaming_jsmf.jobs.events import (
     Event,
@@ -85,7 +84,7 @@ class JsonLog(logging.Handler):
         """Write a line with the time, the event and ``fields``; NaN becomes null, and URLs lose their secrets."""
         values = {"schema": SCHEMA, "time": utc_now(), "event": event, **fields}
         # Paths may not be valid UTF-8, and standard error may be a terminal.
-        line = printable(json.dumps(_sanitized(values), ensure_ascii=False, allow_nan=False))
+        line = printable(json.dumps(for_json(values, location), ensure_ascii=False, allow_nan=False))
         self.acquire()  # events and messages come from several threads
         try:
             _write_all(self._file, f"{line}\n".encode())
@@ -163,17 +162,3 @@ def _write_all(file: BinaryIO, data: bytes) -> None:
     while rest:
         rest = rest[file.write(rest) or 0 :]
     file.flush()
-
-
-def _sanitized(value: Any) -> Any:
-    match value:
-        case str():
-            return location(value)
-        case float() if not math.isfinite(value):
-            return None
-        case Mapping():
-            return {str(key): _sanitized(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_sanitized(item) for item in value]
-        case _:
-            return value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ from streaming_jsmf.config.fields import BASIC, Field, declared_in
 from streaming_jsmf.config.keywords import in_place_of
 from streaming_jsmf.config.readers import in_place_of_read
 from streaming_jsmf.config.requests import EXECUTION
-from streaming_jsmf.display import location
+from streaming_jsmf.display import for_json, location
 from streaming_jsmf.errors import InputError, taking
 
 Decorator = Callable[[Any], Any]
@@ -288,18 +287,7 @@ def json_text(value: Any) -> str:
     """What ``--json`` prints; dates become text, and numbers that JSON does not have null."""
     import json
 
-    return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, indent=1, default=str)
-
-
-def _finite(value: Any) -> Any:
-    match value:
-        case float() if not math.isfinite(value):
-            return None
-        case dict():
-            return {key: _finite(item) for key, item in value.items()}
-        case list() | tuple():
-            return [*map(_finite, value)]
-    return value
+    return json.dumps(for_json(value), ensure_ascii=False, allow_nan=False, indent=1, default=str)
 
 
 def csv_options(help: str = "Print CSV instead of a table.", **settings: Any) -> Decorator:

@@ -154,6 +154,7 @@ class DocumentJob:
 
     def joined(self, executor: Executor, stage: PartStage, name: str) -> PartialResult:
         """As ``fold``, but concatenate the arrays, which no fold needs to copy, and add the scalars in its order."""
+        # Under these keys, unfinished work of earlier builds has no parts, which it removed once they were folded.
         order = FoldOrder(self._keys("joined"), self.work.request)
         read = self._run(executor, stage, name, order, fold=False).read_part
         # Locally, other threads would not save time, nor use the free memory of this one.
